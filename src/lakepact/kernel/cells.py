@@ -1,0 +1,188 @@
+"""`DocumentCells`: the `CellStore` contract kept on a store that can only swap one document at a time.
+
+This is the door to the protocol; it checks input and hands each call its own `Access`. What the contract means is in
+`ports.CellStore`, how it is kept is in `docs/protocol.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lakepact.errors import Contended, InvalidRequest, WrongState
+from lakepact.kernel import checks, decide
+from lakepact.kernel.access import Access, Memory, Ports, RecordVersion, Remembered
+from lakepact.kernel.decide import Claim
+from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.keys import Key, check_key
+from lakepact.kernel.model import (
+    Cell,
+    CellPage,
+    Collection,
+    CommitResult,
+    Committed,
+    Conflict,
+    Failed,
+    Isolation,
+    Prepared,
+    PrepareResult,
+    Recovery,
+    State,
+    Transaction,
+    TransactionPage,
+    TransactionRecord,
+    Value,
+)
+from lakepact.kernel.ports import Clock, DocumentStore, Rng, Tasks
+from lakepact.kernel.protocol import Coordinator, replay
+from lakepact.kernel.reader import Reader
+from lakepact.kernel.recovery import Recoverer, Rounds
+from lakepact.kernel.resolve import Resolver
+from lakepact.kernel.settings import KernelSettings
+from lakepact.kernel.staging import Staging, StagingLogs
+
+_REMEMBERED_LOGS = 256
+_QUIET_RECORDS = 100_000
+
+
+class DocumentCells:
+    def __init__(
+        self, documents: DocumentStore, clock: Clock, rng: Rng, tasks: Tasks, settings: KernelSettings | None = None
+    ) -> None:
+        self._settings = settings or KernelSettings()
+        self._ports = Ports(documents, clock, rng, tasks, self._settings)
+        self._memory = Memory(self._settings)
+        self._logs: StagingLogs = Remembered(_REMEMBERED_LOGS)
+        self._rounds = Rounds(Remembered(_QUIET_RECORDS))
+
+    # --- reading ---
+
+    async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        return await Reader(self._access()).cut(checks.check_keys(keys, self._settings))
+
+    async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        if prefix:
+            check_key(prefix, self._settings.max_key_bytes)
+        if after is not None and not after.startswith("cells/"):
+            raise InvalidRequest(f"{after!r} is not a scan cursor; pass the `after` of the page before")
+        return await Reader(self._access()).page(prefix, after, checks.check_limit(limit, self._settings))
+
+    async def lookup(self, transaction_id: TransactionId) -> TransactionRecord | None:
+        version = await self._access().record(parse_transaction_id(transaction_id))
+        return version.document.public() if version is not None else None
+
+    # --- committing ---
+
+    async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
+        checks.check_transaction(transaction, self._settings, self._now_ms())
+        result = await Coordinator(self._access(), transaction, settle_conflict=settle_conflict).run()
+        assert not isinstance(result, Prepared)
+        return result
+
+    async def prepare(self, transaction: Transaction, *, settle_conflict: bool = True) -> PrepareResult:
+        checks.check_transaction(transaction, self._settings, self._now_ms())
+        return await Coordinator(self._access(), transaction, settle_conflict=settle_conflict, hold=True).run()
+
+    async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
+        checks.check_id(transaction_id, self._settings, self._now_ms())
+        checks.check_value(Key("(answer)"), answer, self._settings)
+        access = self._access()
+        identity = access.identity(access.fresh_owner())
+        nothing = Transaction(transaction_id, request_hash, answer=answer)
+        first = decide.preparing(nothing, identity, self._settings.write_format)
+        refusal = decide.failed(first, identity.now_ms, answer=answer)
+        if (failed := await access.write_record(None, refusal)) is not None:
+            self._ports.tasks.background(_finish(Resolver(access), failed))
+            return Failed(transaction_id, answer)
+        attempt = 0
+        while (found := await access.record(transaction_id)) is not None:
+            match decide.claim(found.document, request_hash, access.now_ms()):
+                case Claim.REPLAY:
+                    answered = replay(found.document)
+                    if isinstance(answered, Conflict):
+                        raise WrongState(f"transaction {transaction_id} has failed already, with a conflict")
+                    return answered
+                case Claim.TAKE_OVER | Claim.EXPIRE:
+                    refusal = decide.failed(found.document, access.now_ms(), answer=answer)
+                    if (failed := await access.write_record(found, refusal)) is not None:
+                        self._ports.tasks.background(_finish(Resolver(access), failed))
+                        return Failed(transaction_id, answer)
+                case Claim.WAIT | Claim.COMMIT_PREPARED:
+                    if attempt >= self._settings.attempts:
+                        break
+                    await access.pause(attempt)
+            attempt += 1
+        raise Contended(f"transaction {transaction_id} is being worked on under the same id; try again")
+
+    # --- open transactions ---
+
+    async def begin(
+        self,
+        transaction_id: TransactionId,
+        *,
+        request_hash: str = "",
+        ttl_s: float | None = None,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        properties: Mapping[str, str] | None = None,
+    ) -> TransactionRecord:
+        checks.check_id(transaction_id, self._settings, self._now_ms())
+        lifetime_s = checks.check_ttl(ttl_s, self._settings)
+        return await self._staging().begin(transaction_id, request_hash, lifetime_s, isolation, properties or {})
+
+    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        wanted = checks.check_keys(keys, self._settings)
+        return await self._staging().read_in(parse_transaction_id(transaction_id), wanted)
+
+    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+        checks.check_staged(writes, self._settings)
+        await self._staging().stage(parse_transaction_id(transaction_id), operation_id, writes)
+
+    async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
+        return await self._staging().seal(parse_transaction_id(transaction_id), answer or {})
+
+    async def renew(self, transaction_id: TransactionId, ttl_s: float | None = None) -> TransactionRecord:
+        lifetime_s = checks.check_ttl(ttl_s, self._settings)
+        return await self._staging().renew(parse_transaction_id(transaction_id), lifetime_s)
+
+    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
+        access = self._access()
+        aborted = await Staging(access, self._logs).abort(parse_transaction_id(transaction_id))
+        if not aborted.document.finalized:
+            self._ports.tasks.background(_finish(Resolver(access), aborted))
+        return aborted.document.public()
+
+    async def transactions(
+        self,
+        states: Iterable[State] = (),
+        *,
+        created_before_ms: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> TransactionPage:
+        size = checks.check_limit(limit, self._settings)
+        return await Recoverer(self._access(), self._rounds).transactions(states, created_before_ms, after, size)
+
+    # --- upkeep ---
+
+    async def recover(self, limit: int = 1_000) -> Recovery:
+        return await Recoverer(self._access(), self._rounds).recover(limit)
+
+    async def collect(self, limit: int = 1_000) -> Collection:
+        return await Recoverer(self._access(), self._rounds).collect(limit)
+
+    async def close(self) -> None:
+        await self._ports.documents.close()
+
+    # --- one call ---
+
+    def _access(self) -> Access:
+        return Access(self._ports, self._memory)
+
+    def _staging(self) -> Staging:
+        return Staging(self._access(), self._logs)
+
+    def _now_ms(self) -> int:
+        return self._ports.clock.now_ms()
+
+
+async def _finish(resolver: Resolver, record: RecordVersion) -> None:
+    await resolver.finish(record)

@@ -1,0 +1,67 @@
+"""Transaction ids: UUIDv7, so that an id alone tells the day its record is filed under.
+
+Time and randomness are arguments; nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import NewType
+
+from lakepact.errors import InvalidTransactionId
+
+TransactionId = NewType("TransactionId", str)
+
+_DAY_MS = 86_400_000
+
+
+def uuid7(now_ms: int, random_bits: int) -> TransactionId:
+    """A UUIDv7 of this instant. `random_bits` is at least 74 random bits."""
+    value = (now_ms & 0xFFFF_FFFF_FFFF) << 80
+    value |= 0x7 << 76
+    value |= ((random_bits >> 62) & 0xFFF) << 64
+    value |= 0b10 << 62
+    value |= random_bits & 0x3FFF_FFFF_FFFF_FFFF
+    return TransactionId(str(uuid.UUID(int=value)))
+
+
+def parse_transaction_id(text: str) -> TransactionId:
+    """The canonical form of an id a caller gave, or an error that says what an id is."""
+    try:
+        parsed = uuid.UUID(text)
+    except (ValueError, AttributeError, TypeError):
+        parsed = None
+    if parsed is None or parsed.version != 7 or parsed.variant != uuid.RFC_4122:
+        raise InvalidTransactionId(f"{text!r} is not a UUIDv7; generate the transaction id (Idempotency-Key) as UUIDv7")
+    return TransactionId(str(parsed))
+
+
+def timestamp_ms(transaction_id: TransactionId) -> int:
+    """When the id was made, by the clock of whoever made it."""
+    return int(transaction_id[:8] + transaction_id[9:13], 16)
+
+
+def check_horizon(transaction_id: TransactionId, now_ms: int, horizon_days: int, max_ahead_s: float) -> None:
+    """Refuse ids whose records may already have been collected, and ids from a clock that runs far ahead.
+
+    Without this an id could be used again after its record was collected, and take effect a second time.
+    """
+    made_ms = timestamp_ms(transaction_id)
+    if made_ms < now_ms - horizon_days * _DAY_MS:
+        raise InvalidTransactionId(
+            f"transaction id {transaction_id} is older than {horizon_days} days; retries end there. Use a new UUIDv7"
+        )
+    if made_ms > now_ms + max_ahead_s * 1000:
+        raise InvalidTransactionId(
+            f"transaction id {transaction_id} is dated in the future; check the clock of whoever made it"
+        )
+
+
+def date_path(transaction_id: TransactionId) -> str:
+    """The `yyyy/mm/dd` (UTC) under which this transaction's documents are filed."""
+    return day_path(timestamp_ms(transaction_id))
+
+
+def day_path(instant_ms: int) -> str:
+    return datetime.fromtimestamp(instant_ms / 1000, UTC).strftime("%Y/%m/%d")

@@ -1,0 +1,295 @@
+"""What the kernel asks of the world, as contracts in prose.
+
+`CellStore` is what callers use: atomic commits over cells. SQL stores implement it directly, in one database
+transaction. Stores that can only swap one document at a time implement `DocumentStore`, and the protocol in this
+package makes a `CellStore` of them. `Clock`, `Rng` and `Tasks` are ports so that a simulator can own time, chance
+and the order of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import (
+    Cell,
+    CellPage,
+    Collection,
+    CommitResult,
+    Committed,
+    Failed,
+    Isolation,
+    PrepareResult,
+    Recovery,
+    State,
+    Transaction,
+    TransactionPage,
+    TransactionRecord,
+    Value,
+)
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall time in milliseconds since 1970. Clocks of two processes may disagree; nothing safe depends on it."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never run backwards, for deadlines inside one process."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Rng(Protocol):
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def bits(self, count: int) -> int:
+        """`count` random bits. For ids and owner nonces these must not repeat across processes."""
+        ...
+
+
+class Tasks(Protocol):
+    async def all(self, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run the steps side by side; return their results in order when every one has ended.
+
+        If some raise, the first in order is raised, but only after all have ended: a round leaves nothing running.
+        """
+        ...
+
+    def background(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run the step after the caller has its answer. It may be lost in a crash; nothing may depend on it."""
+        ...
+
+
+# --- documents: stores that can swap one document at a time ---
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The bytes of a document and the token that stands for exactly this version of it."""
+
+    data: bytes
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The write took effect; this is the token of what it wrote."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The condition did not hold: certainly nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No clean answer: written or not, perhaps later still. Never treated as refused."""
+
+    reason: str
+
+
+WriteOutcome: TypeAlias = Applied | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    name: str
+    token: str | None
+    """The version token if the listing gives it, else None."""
+
+
+class DocumentStore(Protocol):
+    """Small documents under names, replaced only by compare-and-swap.
+
+    Names are made of `[a-z0-9_%~./-]`, at most 900 bytes. Every method raises `StoreUnavailable` if a *read* could not
+    be answered. A conditional write never raises for a transport fault: it returns `Unknown`. The implementation
+    must not retry a write by itself, since a retry that meets its own first attempt looks like a refusal.
+    An applied write is durable, and visible to every later `get` and `list` of any process.
+    """
+
+    async def get(self, name: str) -> Document | None:
+        """The current version, or None if there is no such document. Never stale."""
+        ...
+
+    async def create(self, name: str, data: bytes) -> WriteOutcome:
+        """Write the document if the name is free."""
+        ...
+
+    async def swap(self, name: str, token: str, data: bytes) -> WriteOutcome:
+        """Replace the version with this token by new bytes. A missing document is refused."""
+        ...
+
+    async def list(self, prefix: str, after: str | None, limit: int) -> Sequence[DocumentEntry]:
+        """Up to `limit` names that begin with `prefix` and sort after `after` (bytewise), in order."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove the document if it is there. Only the collector deletes, and only by age."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# --- cells: what callers use ---
+
+
+class CellStore(Protocol):
+    """Atomic commits over cells. The ten promises of `docs/protocol.md` hold for every implementation.
+
+    Bad input raises a subclass of `InvalidRequest` before anything is written.
+    """
+
+    async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        """One consistent cut: all these cells as they were at one instant after the call began.
+
+        A key that never existed is a `Cell` with revision 0. Raises `Contended` if no cut could be had in time.
+        """
+        ...
+
+    async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        """A page of live cells whose keys lie below `prefix` (whole segments; "" is everything). Not a cut.
+
+        Tombstones are left out, locks are resolved. The order is the store's own; `after` is the cursor of the
+        page before. A page may be short, even empty, and still have a cursor.
+        """
+        ...
+
+    async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
+        """Make all writes visible at one instant, if every written and read cell is at its planned revision.
+
+        Idempotent by id: the same id and request hash get the stored answer; another hash raises `KeyReused`.
+        A transaction without writes is allowed and is still recorded.
+        `Conflict` is final and stored, unless `settle_conflict` is false: then the transaction is `retryable`, and
+        the caller commits it again with a new plan or calls `fail`. `Busy` means nothing was applied.
+        Raises `OutcomeUnknown` only if the outcome really is unknown.
+        The plan of an open transaction comes from `seal` (then `sealed` is set); a prepared one is committed as it
+        was prepared, with the answer given here.
+        """
+        ...
+
+    async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
+        """Store a deterministic refusal as the answer of this id. If it is committed already, that is the answer.
+
+        Allowed for an id never used, and for open and retryable transactions. Raises `Contended` while an
+        attempt under this id is alive.
+        """
+        ...
+
+    async def lookup(self, transaction_id: TransactionId) -> TransactionRecord | None:
+        """The transaction as it stands now: this settles unknown outcomes. None if there is no record."""
+        ...
+
+    # Open transactions: staged over several calls, reading at one instant.
+
+    async def begin(
+        self,
+        transaction_id: TransactionId,
+        *,
+        request_hash: str = "",
+        ttl_s: float | None = None,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        properties: Mapping[str, str] | None = None,
+    ) -> TransactionRecord:
+        """Open a transaction. Idempotent by id and hash."""
+        ...
+
+    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        """Read inside an open transaction: staged values first, everything else as of one instant.
+
+        A staged cell is shown at its base revision plus one, with this transaction as writer. What is read
+        becomes part of the read set. Raises `SnapshotTooOld` where the store cannot show that instant any more.
+        """
+        ...
+
+    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+        """Stage these values; the last one staged for a cell wins. The same operation id is staged once.
+
+        The base revision of a cell is the one this transaction has read; a cell not read before is based on
+        what the transaction would read now. Costs the same however much is staged already.
+        """
+        ...
+
+    async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
+        """End staging and return the plan, ready for `commit` or `prepare`. Idempotent.
+
+        Every staging call that was acknowledged is in the plan; none is acknowledged afterwards. Under snapshot
+        isolation the plan has no reads.
+        """
+        ...
+
+    async def prepare(self, transaction: Transaction, *, settle_conflict: bool = True) -> PrepareResult:
+        """Take all locks, read cells too, and hold them until the transaction expires. Idempotent."""
+        ...
+
+    async def renew(self, transaction_id: TransactionId, ttl_s: float | None = None) -> TransactionRecord:
+        """Move the expiry of an open or prepared transaction to now plus `ttl_s`; never earlier than it was."""
+        ...
+
+    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
+        """Give up an open, prepared or retryable transaction. Aborting twice is fine; a committed one raises."""
+        ...
+
+    async def transactions(
+        self,
+        states: Iterable[State] = (),
+        *,
+        created_before_ms: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> TransactionPage:
+        """Transactions by state (all if none is named) and age, in the order of their ids, oldest first."""
+        ...
+
+    # Upkeep: by anyone, any number of times.
+
+    async def recover(self, limit: int = 1_000) -> Recovery:
+        """Finish what is decided, end what has expired. Converges, whoever runs it and how often."""
+        ...
+
+    async def collect(self, limit: int = 1_000) -> Collection:
+        """Trim finished records and delete stubs beyond the horizon, under the rule of `docs/protocol.md`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# --- blobs: immutable files ---
+
+
+@dataclass(frozen=True, slots=True)
+class BlobEntry:
+    name: str
+    size: int
+    modified_ms: int
+
+
+class BlobStore(Protocol):
+    """Immutable files under names (`/` separates folders): metadata, receipts. Never overwritten."""
+
+    async def put(self, name: str, data: bytes) -> bool:
+        """Write the blob if the name is free; durable on return. True if written now or already there with equal
+        bytes; False if other bytes are there. May be retried: putting the same bytes twice is one put."""
+        ...
+
+    async def get(self, name: str) -> bytes | None: ...
+
+    async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
+        """Up to `limit` entries whose names begin with `prefix` and sort after `after`, in order."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove the blob if it is there."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,67 @@
+"""The kernel's ports on a real machine: the system clock, the system's randomness, asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class SystemRng:
+    def uniform(self) -> float:
+        return random.random()
+
+    def bits(self, count: int) -> int:
+        return secrets.randbits(count)
+
+
+class AsyncioTasks:
+    def __init__(self) -> None:
+        # The event loop keeps only weak references to tasks, so background work is held here until it ends.
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def all(self, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        if len(steps) == 1:
+            return [await steps[0]]
+        results = await asyncio.gather(*steps, return_exceptions=True)
+        done: list[T] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            done.append(result)
+        return done
+
+    def background(self, step: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(step)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("background work failed; recovery will finish it", error=repr(task.exception()))
+
+    async def drain(self) -> None:
+        """Wait for background work: before a clean shutdown, and in tests that look at what it left."""
+        while self._background:
+            await asyncio.gather(*self._background, return_exceptions=True)
