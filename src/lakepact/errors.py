@@ -134,14 +134,14 @@ class StoreUnavailable(LakepactError):
 
 
 class OutcomeUnknown(LakepactError):
-    """The commit may or may not have happened. `lookup` of the transaction settles it."""
+    """The step may or may not have happened. `lookup`, or the same step again with the same id, settles it."""
 
     type: ClassVar[str] = "outcome-unknown"
 
-    def __init__(self, transaction_id: str, reason: str) -> None:
+    def __init__(self, transaction_id: str, reason: str, attempted: str = "committed") -> None:
         super().__init__(
-            f"transaction {transaction_id}: the store did not say whether it was committed ({reason}). "
-            f"Look the transaction up, or send the same request with the same id again: it takes effect once."
+            f"transaction {transaction_id}: it is not known whether it was {attempted} ({reason}). Look the "
+            f"transaction up, or send the same request with the same id again: it takes effect once"
         )
         self.transaction_id = transaction_id
 

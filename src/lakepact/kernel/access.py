@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from lakepact.errors import StoreUnavailable, Unreadable
+from lakepact.errors import OutcomeUnknown, StoreUnavailable, Unreadable
 from lakepact.kernel.decide import Identity, Settled, settle_lock, settle_record
 from lakepact.kernel.documents import (
     CellDocument,
@@ -35,7 +35,7 @@ from lakepact.kernel.keys import Key, name_of_cell
 from lakepact.kernel.ports import Applied, Clock, DocumentEntry, DocumentStore, Refused, Rng, Tasks, WriteOutcome
 from lakepact.kernel.settings import KernelSettings
 
-D = TypeVar("D")
+D = TypeVar("D", CellDocument, RecordDocument)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -178,12 +178,15 @@ class Access:
 
     async def write_cell(self, over: CellVersion, document: CellDocument) -> CellVersion | None:
         """Replace this version of a cell once. The new version, or None if it was refused or nobody can say."""
+        document = self._in_write_format(document)
         outcome = await self._send(name_of_cell(document.key), over.token, encode_cell(document))
         return self._written(document, outcome.token) if isinstance(outcome, Applied) else None
 
     async def lock_cell(self, over: CellVersion, document: CellDocument) -> CellVersion | None:
         """Replace this version of a cell by one that carries our lock. None: certainly not held by this write."""
-        assert document.lock is not None
+        lock = document.lock
+        assert lock is not None
+        document = self._in_write_format(document)
         data = encode_cell(document)
         sent_before = False
         for _ in range(self.settings.resends + 1):
@@ -195,7 +198,7 @@ class Access:
             # Unknown, or a refusal that may be of our own earlier copy: only the cell itself can tell.
             sent_before = True
             found = await self.cell(document.key)
-            match settle_lock(document.lock, found.document, unchanged=found.token == over.token):
+            match settle_lock(lock, found.document, unchanged=found.token == over.token):
                 case Settled.APPLIED:
                     return found
                 case Settled.LOST:
@@ -235,6 +238,7 @@ class Access:
 
         The new version, or None: certainly not written by us. Raises `StoreUnavailable` if nobody can say.
         """
+        document = self._in_write_format(document)
         data = encode_record(document)
         token = over.token if over is not None else None
         sent_before = False
@@ -262,6 +266,7 @@ class Access:
 
         None if it was refused or nobody can say: the caller reads the record again and decides anew.
         """
+        document = self._in_write_format(document)
         outcome = await self._send(name_of_record(document.id), over.token, encode_record(document))
         if not isinstance(outcome, Applied):
             return None
@@ -284,14 +289,17 @@ class Access:
         """Write the entry at its place in the log. False if another entry is there already."""
         data = encode_staged(entry)
         name = name_of_staged(entry.transaction, entry.sequence)
-        for _ in range(self.settings.resends + 1):
-            outcome = await self._send(name, None, data)
-            if isinstance(outcome, Applied):
-                return True
-            found = await self.staged_entry(entry.transaction, entry.sequence)
-            if found is not None:
-                return found.operation == entry.operation
-        raise StoreUnavailable(f"the store did not say whether transaction {entry.transaction} was staged into")
+        try:
+            for _ in range(self.settings.resends + 1):
+                outcome = await self._send(name, None, data)
+                if isinstance(outcome, Applied):
+                    return True
+                found = await self.staged_entry(entry.transaction, entry.sequence)
+                if found is not None:
+                    return found.operation == entry.operation
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(entry.transaction, str(error), attempted="staged into") from error
+        raise OutcomeUnknown(entry.transaction, "the store did not answer", attempted="staged into")
 
     async def delete(self, name: str) -> None:
         self.check_deadline()
@@ -300,6 +308,12 @@ class Access:
     async def list(self, prefix: str, after: str | None, limit: int) -> Sequence[DocumentEntry]:
         self.check_deadline()
         return await self._documents.list(prefix, after, limit)
+
+    def _in_write_format(self, document: D) -> D:
+        """Documents are raised to the format this process writes, and never lowered."""
+        if document.format >= self.settings.write_format:
+            return document
+        return replace(document, format=self.settings.write_format)
 
     async def _send(self, name: str, token: str | None, data: bytes) -> WriteOutcome:
         self.check_deadline()
