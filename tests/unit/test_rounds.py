@@ -27,7 +27,9 @@ class World:
 
     async def commit(self, keys: list[Key], revision: int, reads: tuple[Read, ...] = ()) -> int:
         """Commit one change to each cell and wait for the background work; the rounds until the answer."""
-        transaction = Transaction(fresh_id(), "hash", tuple(Write(key, revision, {"n": revision}) for key in keys), reads)
+        transaction = Transaction(
+            fresh_id(), "hash", tuple(Write(key, revision, {"n": revision}) for key in keys), reads
+        )
         result, rounds = await self.documents.count(lambda: self.cells.commit(transaction))
         assert isinstance(result, Committed)
         return rounds

@@ -170,6 +170,7 @@ class DocumentCells:
         return await Recoverer(self._access(), self._rounds).collect(limit)
 
     async def close(self) -> None:
+        await self._ports.tasks.drain()
         await self._ports.documents.close()
 
     # --- one call ---

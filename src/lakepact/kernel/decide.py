@@ -89,9 +89,13 @@ def resolve(document: CellDocument, record: RecordDocument | None) -> Resolved:
 
 
 def lock_counts(document: CellDocument, record: RecordDocument) -> bool:
-    """A lock counts only at the record's epoch, for a cell of its plan (or a locked read), at the planned revision."""
+    """A lock counts only at the record's epoch, for a cell of its plan (or a locked read), at the planned revision.
+
+    Whether the record is finalized does not matter: the cell was read first, and since then the transaction may have
+    been committed, applied and finalized. Taking its lock for stale would show the value from before.
+    """
     lock = document.lock
-    if lock is None or lock.transaction != record.id or lock.epoch != record.epoch or record.finalized:
+    if lock is None or lock.transaction != record.id or lock.epoch != record.epoch:
         return False
     planned = record.plan.get(document.key)
     expected = planned.revision if planned is not None else record.reads.get(document.key)
@@ -305,7 +309,14 @@ def lease_over(record: RecordDocument, now_ms: int) -> bool:
 
 
 def expired(record: RecordDocument, now_ms: int) -> bool:
-    ends_ms = [record.expires_ms] if record.state is not State.RETRYABLE else [record.expires_ms, record.retry_until_ms]
+    """Whether an open, prepared or retryable transaction is past its time. One being committed has a lease instead."""
+    match record.state:
+        case State.OPEN | State.PREPARED:
+            ends_ms = [record.expires_ms]
+        case State.RETRYABLE:
+            ends_ms = [record.expires_ms, record.retry_until_ms]
+        case _:
+            ends_ms = []
     return any(end_ms is not None and now_ms >= end_ms for end_ms in ends_ms)
 
 
@@ -327,11 +338,9 @@ class Upkeep(Enum):
 def upkeep(record: RecordDocument, now_ms: int) -> Upkeep:
     if record.state.final:
         return Upkeep.NOTHING if record.finalized else Upkeep.FINISH
-    match record.state:
-        case State.PREPARING:
-            return Upkeep.GIVE_UP if lease_over(record, now_ms) else Upkeep.NOTHING
-        case _:
-            return Upkeep.EXPIRE if expired(record, now_ms) else Upkeep.NOTHING
+    if record.state is State.PREPARING:
+        return Upkeep.GIVE_UP if lease_over(record, now_ms) else Upkeep.NOTHING
+    return Upkeep.EXPIRE if expired(record, now_ms) else Upkeep.NOTHING
 
 
 # --- unknown answers ---

@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from lakepact.errors import FormatTooNew, Unreadable
-from lakepact.kernel.identity import TransactionId, date_path, day_path
+from lakepact.kernel.identity import TransactionId, date_path
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Cell,
@@ -161,11 +161,6 @@ def name_of_record(transaction_id: TransactionId) -> str:
 
 def id_of_record_name(name: str) -> TransactionId:
     return TransactionId(name.rpartition("/")[2].removesuffix(".json"))
-
-
-def name_prefix_of_day(instant_ms: int) -> str:
-    """Names of all records filed under the day of this instant begin like this; days sort as time does."""
-    return f"transactions/{day_path(instant_ms)}/"
 
 
 def name_prefix_of_staged(transaction_id: TransactionId) -> str:

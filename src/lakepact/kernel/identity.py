@@ -60,8 +60,4 @@ def check_horizon(transaction_id: TransactionId, now_ms: int, horizon_days: int,
 
 def date_path(transaction_id: TransactionId) -> str:
     """The `yyyy/mm/dd` (UTC) under which this transaction's documents are filed."""
-    return day_path(timestamp_ms(transaction_id))
-
-
-def day_path(instant_ms: int) -> str:
-    return datetime.fromtimestamp(instant_ms / 1000, UTC).strftime("%Y/%m/%d")
+    return datetime.fromtimestamp(timestamp_ms(transaction_id) / 1000, UTC).strftime("%Y/%m/%d")

@@ -68,6 +68,10 @@ class Tasks(Protocol):
         """Run the step after the caller has its answer. It may be lost in a crash; nothing may depend on it."""
         ...
 
+    async def drain(self) -> None:
+        """Wait until all background steps have ended: a clean shutdown leaves no work to others."""
+        ...
+
 
 # --- documents: stores that can swap one document at a time ---
 

@@ -101,7 +101,7 @@ class Reader:
         for key, version in versions.items():
             lock = version.document.lock
             record = records[lock.transaction] if lock is not None else None
-            if lock is not None and record is None:
+            if lock is not None and (record is None or record.trimmed):
                 seen[key], resolved[key] = await self._resolver.effective(version)
             else:
                 resolved[key] = decide.resolve(version.document, record)

@@ -1,8 +1,9 @@
 """Upkeep: finish what is decided, end what has expired, and in time forget.
 
-Records are found by listing, oldest day of the horizon first, because a take-over or a late creation can revive a
-record of any day within it. A process remembers which versions of records need no more work, so a second pass reads
-only what has changed. Nothing here needs to be done by one runner only; it converges whoever does it and how often.
+Records are found by listing all of them, oldest first: a take-over or a late creation can revive an old one, and what
+nobody has finished must not be forgotten however old it is. Collection keeps the list short. A process remembers
+which versions of records need no more work, so a second pass reads only what has changed. Nothing here needs to be
+done by one runner only; it converges whoever does it and how often.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lakepact.errors import Damaged, StoreUnavailable
 from lakepact.kernel import decide
 from lakepact.kernel.access import Access, RecordVersion, Remembered
 from lakepact.kernel.decide import Upkeep
-from lakepact.kernel.documents import id_of_record_name, name_prefix_of_day, name_prefix_of_staged
+from lakepact.kernel.documents import id_of_record_name, name_prefix_of_staged
 from lakepact.kernel.identity import timestamp_ms
 from lakepact.kernel.model import Collection, Recovery, State, TransactionPage
 from lakepact.kernel.ports import DocumentEntry
@@ -45,7 +46,7 @@ class Recoverer:
     async def recover(self, limit: int) -> Recovery:
         total = Recovery()
         examined = 0
-        after = self._rounds.recover_after or self._horizon_start()
+        after = self._rounds.recover_after
         while examined < limit:
             entries = await self._access.list(_RECORDS, after, min(_BATCH, limit))
             if not entries:
@@ -94,12 +95,6 @@ class Recoverer:
     def _is_quiet(self, entry: DocumentEntry) -> bool:
         return entry.token is not None and self._rounds.quiet.get(entry.name) == entry.token
 
-    def _horizon_start(self) -> str:
-        """Just before the first record that anyone may still be at work on."""
-        settings = self._access.settings
-        reach_ms = settings.horizon_days * _DAY_MS + int(settings.slack_s * 1000) + _DAY_MS
-        return name_prefix_of_day(max(0, self._access.now_ms() - reach_ms))
-
     # --- collect ---
 
     async def collect(self, limit: int) -> Collection:
@@ -147,6 +142,7 @@ class Recoverer:
                 if record.staged:
                     await self._delete_staged(version)
                 await self._access.delete(entry.name)
+                self._rounds.quiet.forget(entry.name)
                 return Collection(deleted=1)
             return Collection()
         except (StoreUnavailable, Damaged):

@@ -24,12 +24,12 @@ class Resolver:
     async def effective(self, version: CellVersion) -> tuple[CellVersion, Resolved]:
         """The cell as a reader must see it: the cell first, then the record behind its lock.
 
-        If the record is missing the cell is read again before anyone speaks of damage: the lock may have been
-        cleared, and its record collected, in between.
+        If the record is missing, or only its stub is left, the cell is read again before anyone speaks of damage or
+        of a stale lock: the value may have been applied, and the record collected, in between.
         """
         while (lock := version.document.lock) is not None:
             record = await self._access.record_of_lock(lock.transaction)
-            if record is None:
+            if record is None or record.trimmed:
                 again = await self._access.cell(version.document.key)
                 if again.token != version.token:
                     version = again

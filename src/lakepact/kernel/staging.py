@@ -37,10 +37,9 @@ class StagingLog:
     operations: set[str] = field(default_factory=set)
 
     def fold(self, entry: StagedEntry) -> None:
-        """Take one entry in. An operation that was staged already counts once."""
-        if entry.sequence <= self.length:
+        """Take in the next entry. An operation that was staged already counts once."""
+        if entry.sequence != self.length + 1:
             return
-        assert entry.sequence == self.length + 1
         self.length = entry.sequence
         if self.sealed or entry.operation in self.operations:
             return
@@ -55,6 +54,12 @@ class StagingLog:
     def base(self, key: Key) -> int | None:
         """The revision a write of this cell is based on: what was read, else what it was when first written."""
         return self.seen.get(key, self.bases.get(key))
+
+    def copy(self) -> StagingLog:
+        """As it is now: the log itself is shared by all calls of the process and grows while they wait."""
+        return StagingLog(
+            self.length, self.sealed, dict(self.seen), dict(self.bases), dict(self.staged), set(self.operations)
+        )
 
     @property
     def cell_count(self) -> int:
@@ -96,18 +101,31 @@ class Staging:
         return existing.document.public()
 
     async def read_in(self, transaction_id: TransactionId, keys: Sequence[Key]) -> dict[Key, Cell]:
-        await self._open_record(transaction_id)
-        log = await self._refreshed(transaction_id)
-        outside = [key for key in keys if key not in log.staged]
-        cells = await self._as_of_this_transaction(log, outside)
-        new_reads = {key: cells[key].revision for key in outside if key not in log.seen}
-        if new_reads:
-            checks.check_cell_count(log.cell_count + len(new_reads), self._access.settings)
-            await self._append(transaction_id, log, operation=self._access.fresh_owner(), reads=new_reads)
+        await self._live_record(transaction_id, State.OPEN)
+        while True:
+            # What was seen before is taken down once: while the cut is read, another call may read cells of its own.
+            # Then the place in the log is taken, and the cut is read again together with those.
+            log = (await self._refreshed(transaction_id)).copy()
+            outside = [key for key in keys if key not in log.staged]
+            cells = await self._as_of_this_transaction(log, outside)
+            new_reads = {key: cells[key].revision for key in outside if key not in log.seen}
+            if not new_reads or await self._record_reads(transaction_id, log, new_reads):
+                break
         for key in keys:
-            if key in log.staged and key not in cells:
+            if key in log.staged:
                 cells[key] = Cell(key, (log.base(key) or 0) + 1, log.staged[key], transaction_id)
         return {key: cells[key] for key in keys}
+
+    async def _record_reads(self, transaction_id: TransactionId, log: StagingLog, reads: Mapping[Key, int]) -> bool:
+        """Append what was seen, if nothing has been appended since the log was taken down."""
+        checks.check_cell_count(log.cell_count + len(reads), self._access.settings)
+        if log.sealed:
+            raise _sealed(transaction_id)
+        entry = StagedEntry(transaction_id, log.length + 1, self._access.fresh_owner(), reads=reads)
+        appended = await self._access.append_staged(entry)
+        if appended:
+            (await self._remembered(transaction_id)).fold(entry)
+        return appended
 
     async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
         log = await self._remembered(transaction_id)
@@ -121,7 +139,7 @@ class Staging:
             bases[key] = (await self._reader.cut([key]))[key].revision
 
         async def check_open() -> None:
-            await self._open_record(transaction_id)
+            await self._live_record(transaction_id, State.OPEN)
 
         await self._access.tasks.all([check_open(), *(find_base(key) for key in unknown)])
         await self._append(transaction_id, log, operation=operation_id, writes=writes, bases=bases)
@@ -132,8 +150,7 @@ class Staging:
             # Decided already: the caller commits again to hear the answer again.
             decided = record.public()
             return Transaction(record.id, record.request_hash, decided.writes, decided.reads, answer, sealed=True)
-        if record.state is State.ABORTED or decide.expired(record, self._access.now_ms()):
-            await self._open_record(transaction_id)
+        await self._live_record(transaction_id, State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
         log = await self._refreshed(transaction_id)
         if not log.sealed:
             await self._append(transaction_id, log, operation=self._access.fresh_owner(), sealed=True)
@@ -149,10 +166,8 @@ class Staging:
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float) -> TransactionRecord:
         while True:
-            version = await self._record(transaction_id)
+            version = await self._live_record(transaction_id, State.OPEN, State.PREPARED)
             record = version.document
-            if record.state not in (State.OPEN, State.PREPARED) or decide.expired(record, self._access.now_ms()):
-                raise await self._refusal(version, "renewed")
             wanted_ms = max(record.expires_ms or 0, self._access.now_ms() + int(ttl_s * 1000))
             if record.expires_ms == wanted_ms:
                 return record.public()
@@ -209,7 +224,7 @@ class Staging:
                 [self._access.staged_entry(transaction_id, sequence) for sequence in sequences]
             )
             for entry in found:
-                if entry is not None and entry.sequence == log.length + 1:
+                if entry is not None:
                     log.fold(entry)
             if len(entries) < page:
                 return
@@ -223,7 +238,6 @@ class Staging:
         operation: str,
         writes: Mapping[Key, Value | None] | None = None,
         bases: Mapping[Key, int] | None = None,
-        reads: Mapping[Key, int] | None = None,
         sealed: bool = False,
     ) -> None:
         """Append this operation, unless it is in the log already."""
@@ -231,13 +245,8 @@ class Staging:
             if log.sealed:
                 if sealed:
                     return
-                raise WrongState(
-                    f"transaction {transaction_id} is sealed for its commit and takes no more changes; "
-                    f"begin a new transaction"
-                )
-            entry = StagedEntry(
-                transaction_id, log.length + 1, operation, writes or {}, bases or {}, reads or {}, sealed
-            )
+                raise _sealed(transaction_id)
+            entry = StagedEntry(transaction_id, log.length + 1, operation, writes or {}, bases or {}, sealed=sealed)
             if await self._access.append_staged(entry):
                 log.fold(entry)
             else:
@@ -269,19 +278,28 @@ class Staging:
             raise TransactionNotFound(f"there is no transaction {transaction_id}; begin it first")
         return version
 
-    async def _open_record(self, transaction_id: TransactionId) -> RecordVersion:
-        version = await self._record(transaction_id)
-        if version.document.state is not State.OPEN or decide.expired(version.document, self._access.now_ms()):
-            raise await self._refusal(version, "read or staged into")
-        return version
+    async def _live_record(self, transaction_id: TransactionId, *allowed: State) -> RecordVersion:
+        """The record, in one of these states and not past its time. One that is past it is aborted on the way.
 
-    async def _refusal(self, version: RecordVersion, attempted: str) -> WrongState:
-        """Why this transaction cannot take the step. One that is past its time is aborted on the way."""
-        record = version.document
-        if not record.state.final and decide.expired(record, self._access.now_ms()):
-            aborted = decide.aborted(record, self._access.now_ms())
-            await self._access.swap_record_once(version, aborted)
-            return closed(aborted)
-        if record.state.final:
-            return closed(record)
-        return WrongState(f"transaction {record.id} is {record.state.value} and cannot be {attempted} now")
+        Only what the record says is told to the caller: if our abort was refused, somebody may have renewed it.
+        """
+        while True:
+            version = await self._record(transaction_id)
+            record = version.document
+            if record.state.final:
+                raise closed(record)
+            if decide.expired(record, self._access.now_ms()):
+                await self._access.swap_record_once(version, decide.aborted(record, self._access.now_ms()))
+            elif record.state in allowed:
+                return version
+            else:
+                raise WrongState(
+                    f"transaction {record.id} is {record.state.value}; this step needs it to be "
+                    f"{' or '.join(state.value for state in allowed)}. Look it up to learn how it ends"
+                )
+
+
+def _sealed(transaction_id: TransactionId) -> WrongState:
+    return WrongState(
+        f"transaction {transaction_id} is sealed for its commit and takes no more changes; begin a new transaction"
+    )

@@ -1,0 +1,7 @@
+"""`python -m lakepact` is the `lakepact` command."""
+
+from __future__ import annotations
+
+from lakepact.cli import main
+
+main()

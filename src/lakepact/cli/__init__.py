@@ -1,0 +1,18 @@
+"""The `lakepact` command. Every command is described in `docs/cli.md`; a test holds the two together.
+
+app.py           the tree of commands, `--version`, and what happens to errors
+options.py       options that several commands share
+output.py        text for people, `--json` for programs, and the exit codes
+configuration.py config show
+demo.py          demo
+serve.py         serve
+store.py         store probe
+transactions.py  transactions list, transactions show
+upkeep.py        recover, collect
+"""
+
+from __future__ import annotations
+
+from lakepact.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,69 @@
+"""The tree of commands, and the one place where errors become text and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import structlog
+import typer
+from typer.core import TyperGroup
+
+from lakepact import __version__
+from lakepact.cli import configuration, demo, serve, store, transactions, upkeep
+from lakepact.cli.options import JSON_ASKED_FOR
+from lakepact.cli.output import report
+from lakepact.errors import LakepactError
+
+
+class _Reporting(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LakepactError as error:
+            raise typer.Exit(report(error, as_json=ctx.meta.get(JSON_ASKED_FOR, False))) from None
+
+
+app = typer.Typer(
+    name="lakepact",
+    cls=_Reporting,
+    help="A lakehouse catalog whose tables move together.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="What this process is set to.", no_args_is_help=True)
+store_app = typer.Typer(help="The place where cells and records are kept.", no_args_is_help=True)
+transactions_app = typer.Typer(help="What was asked, and what became of it.", no_args_is_help=True)
+
+app.command("collect")(upkeep.collect)
+app.command("demo")(demo.demo)
+app.command("recover")(upkeep.recover)
+app.command("serve")(serve.serve)
+config_app.command("show")(configuration.show)
+store_app.command("probe")(store.probe)
+transactions_app.command("list")(transactions.list_)
+transactions_app.command("show")(transactions.show)
+app.add_typer(config_app, name="config")
+app.add_typer(store_app, name="store")
+app.add_typer(transactions_app, name="transactions")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lakepact {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def lakepact(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    # Standard output belongs to the answer.
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,101 @@
+"""Text for people on standard output, or one JSON document for programs. Errors go to standard error.
+
+An error prints its type and its message, never a traceback, and ends the process with a code of its own:
+
+    0  done
+    1  done, and the result is bad (`demo` found a promise broken)
+    2  the request is wrong, or this cannot be done here; nothing was written
+    3  somebody else is in the way; try again
+    4  the store did not answer, or did not say what happened; look it up or try again
+    5  stored state contradicts itself; a person must look
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lakepact.errors import (
+    Contended,
+    Damaged,
+    InvalidRequest,
+    LakepactError,
+    OutcomeUnknown,
+    SnapshotTooOld,
+    StoreUnavailable,
+    StoreUnsuitable,
+    TransactionError,
+)
+
+EXIT_CODES: Final[Sequence[tuple[type[LakepactError], int]]] = (
+    (SnapshotTooOld, 3),
+    (InvalidRequest, 2),
+    (TransactionError, 2),
+    (StoreUnsuitable, 2),
+    (Contended, 3),
+    (StoreUnavailable, 4),
+    (OutcomeUnknown, 4),
+    (Damaged, 5),
+    (LakepactError, 4),
+)
+"""The first match counts. An error of no known kind says nothing about what happened, so it counts as unknown."""
+
+_PIPED_WIDTH: Final = 200
+
+
+def console() -> Console:
+    """Standard output. Without a terminal there is no width to fit into, so nothing is cut."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=_PIPED_WIDTH)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output, the same bytes for the same content."""
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=_as_plain)
+    typer.echo(text.decode())
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def report(error: LakepactError, *, as_json: bool) -> int:
+    """Print the error; the exit code it stands for."""
+    if as_json:
+        document = {"error": {"type": error.type, "message": str(error)}}
+        typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), err=True)
+    else:
+        typer.echo(f"error: {error.type}: {error}", err=True)
+    return exit_code(error)
+
+
+def exit_code(error: LakepactError) -> int:
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+
+
+def instant(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _as_plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return dict(value)

@@ -1,0 +1,73 @@
+"""Blobs in S3, Google Cloud Storage or Azure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import obstore
+
+from lakepact.kernel.ports import BlobEntry
+from lakepact.stores.objects_answers import is_missing_object, unavailable
+from lakepact.stores.objects_client import Bucket, Cloud, open_bucket
+from lakepact.stores.objects_listing import list_objects
+
+_TIMEOUT_S: Final = 120.0
+"""Metadata files can be tens of megabytes."""
+
+_ATTEMPTS: Final = 3
+
+
+class ObjectBlobs:
+    """The `BlobStore` port over a bucket."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    @classmethod
+    def open(cls, cloud: Cloud, name: str, prefix: str, options: Mapping[str, str] | None = None) -> ObjectBlobs:
+        return cls(open_bucket(cloud, name, prefix, options, timeout_s=_TIMEOUT_S))
+
+    async def put(self, name: str, data: bytes) -> bool:
+        path = self._bucket.path(name)
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                async with self._bucket.turns:
+                    await obstore.put_async(self._bucket.reading, path, data, mode="create")
+                return True
+            except Exception as error:
+                # Refused or unknown, what is there decides. If nothing is, an attempt may still land late, and then
+                # it lands with these same bytes: putting them again is safe.
+                there = await self.get(name)
+                if there is not None:
+                    return there == data
+                if not attempts_left:
+                    raise unavailable(f"write {self._bucket.url}{name}", error) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    async def get(self, name: str) -> bytes | None:
+        path = self._bucket.path(name)
+        try:
+            async with self._bucket.turns:
+                result = await obstore.get_async(self._bucket.reading, path)
+                return bytes(await result.bytes_async())
+        except Exception as error:
+            if is_missing_object(error):
+                return None
+            raise unavailable(f"read {self._bucket.url}{name}", error) from error
+
+    async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
+        found = await list_objects(self._bucket, prefix, after, limit)
+        return [BlobEntry(name, meta["size"], round(meta["last_modified"].timestamp() * 1_000)) for name, meta in found]
+
+    async def delete(self, name: str) -> None:
+        path = self._bucket.path(name)
+        try:
+            async with self._bucket.turns:
+                await obstore.delete_async(self._bucket.reading, path)
+        except Exception as error:
+            if not is_missing_object(error):
+                raise unavailable(f"delete {self._bucket.url}{name}", error) from error
+
+    async def close(self) -> None:
+        """obstore's connections close with the last reference to them."""

@@ -1,0 +1,167 @@
+"""One URL, one store. The only place that knows every kind.
+
+Heavy libraries are imported when their URL is opened, so that nobody needs what they do not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from lakepact.errors import InvalidSetting
+from lakepact.kernel.ports import BlobStore, CellStore, Clock, DocumentStore, Rng, Tasks
+from lakepact.kernel.settings import KernelSettings
+from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.stores.probe import probe
+
+_STORE_FORMS: Final = (
+    "memory://",
+    "sqlite:///relative/path.db",
+    "sqlite:////absolute/path.db",
+    "postgresql://user@host/database",
+    "file:///absolute/folder",
+    "s3://bucket/prefix",
+    "gs://bucket/prefix",
+    "az://container/prefix",
+)
+_BLOB_FORMS: Final = tuple(form for form in _STORE_FORMS if not form.startswith(("sqlite", "postgresql")))
+_OBJECT_SCHEMES: Final = ("s3", "gs", "az")
+_DEFAULT_SETTINGS: Final = KernelSettings()
+
+
+async def open_store(
+    url: str,
+    settings: KernelSettings = _DEFAULT_SETTINGS,
+    *,
+    clock: Clock | None = None,
+    rng: Rng | None = None,
+    tasks: Tasks | None = None,
+    options: Mapping[str, str] | None = None,
+) -> CellStore:
+    """The cell store behind this URL, probed and ready. `options` are for object stores (endpoint, credentials).
+
+    Raises InvalidSetting for a URL or option that cannot be understood, StoreUnsuitable for a store that ignores
+    conditions, StoreUnavailable for one that does not answer.
+    """
+    clock = clock or SystemClock()
+    rng = rng or SystemRng()
+    scheme = _scheme(url, _STORE_FORMS)
+    if scheme == "sqlite":
+        from lakepact.stores.sqlite import SqliteCells
+
+        return await SqliteCells.open(_sqlite_path(url), settings, clock, rng)
+    if scheme in ("postgresql", "postgres"):
+        with _extra("postgres", "asyncpg"):
+            from lakepact.stores.postgres import PostgresCells
+        return await PostgresCells.open(url, settings, clock, rng)
+
+    from lakepact.kernel.cells import DocumentCells
+
+    documents = await open_documents(url, options)
+    try:
+        if scheme != "memory":
+            await probe(documents, rng)
+        return DocumentCells(documents, clock, rng, tasks or AsyncioTasks(), settings)
+    except BaseException:
+        await documents.close()
+        raise
+
+
+async def open_documents(url: str, options: Mapping[str, str] | None = None) -> DocumentStore:
+    """The bare document store behind this URL, not probed. Opening `memory://` twice gives two stores."""
+    scheme = _scheme(url, _BLOB_FORMS)
+    if scheme == "memory":
+        from lakepact.stores.memory import MemoryDocuments
+
+        return MemoryDocuments()
+    if scheme == "file":
+        from lakepact.stores.files import FileDocuments
+
+        return await FileDocuments.open(_file_path(url))
+    with _extra("objects", "obstore"):
+        from lakepact.stores.objects import ObjectDocuments
+        from lakepact.stores.objects_client import Cloud
+    place = _object_place(url)
+    return ObjectDocuments.open(Cloud(place.scheme), place.bucket, place.prefix, options)
+
+
+async def open_blobs(url: str, options: Mapping[str, str] | None = None) -> BlobStore:
+    """The blob store behind this URL: a warehouse folder or bucket."""
+    scheme = _scheme(url, _BLOB_FORMS)
+    if scheme == "memory":
+        from lakepact.stores.memory import MemoryBlobs
+
+        return MemoryBlobs()
+    if scheme == "file":
+        from lakepact.stores.blobs import FileBlobs
+
+        return await FileBlobs.open(_file_path(url))
+    with _extra("objects", "obstore"):
+        from lakepact.stores.blobs_objects import ObjectBlobs
+        from lakepact.stores.objects_client import Cloud
+    place = _object_place(url)
+    return ObjectBlobs.open(Cloud(place.scheme), place.bucket, place.prefix, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    scheme: str
+    bucket: str
+    prefix: str
+
+
+def _scheme(url: str, forms: tuple[str, ...]) -> str:
+    scheme, separator, rest = url.partition("://")
+    known = {form.partition("://")[0] for form in forms} | ({"postgres"} if forms is _STORE_FORMS else set())
+    if not separator or scheme not in known or (scheme == "memory" and rest):
+        raise _unreadable(url, forms)
+    return scheme
+
+
+def _sqlite_path(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc or parts.query or parts.fragment or len(parts.path) < 2:
+        raise _unreadable(url, _STORE_FORMS)
+    # As elsewhere, the third slash ends the (empty) host and is not part of the path.
+    return Path(unquote(parts.path[1:]))
+
+
+def _file_path(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or len(parts.path) < 2:
+        raise _unreadable(url, _STORE_FORMS)
+    return Path(unquote(parts.path))
+
+
+def _object_place(url: str) -> _Place:
+    # Not urlsplit: an object prefix may hold any character, `?` and `#` too, and is not percent-encoded.
+    scheme, _, rest = url.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    prefix = prefix.strip("/")
+    if not bucket or "?" in url or "#" in url or "@" in bucket or "" in prefix.split("/")[1:]:
+        raise _unreadable(url, _STORE_FORMS)
+    return _Place(scheme, bucket, prefix)
+
+
+def _unreadable(url: str, forms: tuple[str, ...]) -> InvalidSetting:
+    # Only the scheme is repeated: a URL may hold a password, and errors end up in logs.
+    scheme, separator, _ = url.partition("://")
+    shown = f"{scheme}://..." if separator else repr(url)
+    return InvalidSetting(
+        f"the store URL {shown} cannot be understood. Use one of: {', '.join(forms)}. "
+        f"Endpoints and credentials are options or environment variables, not part of the URL."
+    )
+
+
+@contextmanager
+def _extra(extra: str, module: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != module:
+            raise
+        raise InvalidSetting(f"this store needs {module}: pip install 'lakepact[{extra}]'") from error

@@ -1,0 +1,35 @@
+"""`python -m tests.bench [SECTION …]`: print the figures, as ratios measured in this run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+from tests.bench import cuts, latency, memory, rounds, sql
+from tests.bench.report import say
+
+SECTIONS = {
+    "rounds": rounds.run,
+    "latency": latency.run,
+    "sql": sql.run,
+    "cuts": cuts.run,
+    "memory": memory.run,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default: all")
+    chosen = parser.parse_args().sections or list(SECTIONS)
+    for name in chosen:
+        if name not in SECTIONS:
+            parser.error(f"there is no section {name!r}; choose from {', '.join(SECTIONS)}")
+    began = time.perf_counter()
+    for name in chosen:
+        asyncio.run(SECTIONS[name]())
+    say(f"\nall figures measured in one run, {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

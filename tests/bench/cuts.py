@@ -1,0 +1,61 @@
+"""Time to read one consistent cut."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from lakepact.kernel.ports import CellStore
+from lakepact.stores import open_store
+from tests.bench.report import median_s, table
+from tests.bench.world import Mover, keys
+from tests.support.stores import postgres_url, s3_strict_url
+
+COUNTS = (1, 10, 100)
+
+
+async def run() -> None:
+    rows = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, opened in (
+            ("memory", _plain("memory://")),
+            ("sqlite", _plain(f"sqlite:///{folder / 'cells.db'}")),
+            ("postgres", _postgres()),
+            ("file", _plain((folder / "files").as_uri())),
+            ("s3 (local HTTP)", _s3()),
+        ):
+            async with opened as store:
+                await Mover(store, keys(100)).commit()
+                taken = []
+                for count in COUNTS:
+
+                    async def cut(store: CellStore = store, count: int = count) -> None:
+                        await store.read(keys(count))
+
+                    taken.append(await median_s(cut, 51))
+                rows.append((name, *(f"{s * 1000:.2f} ms" for s in taken), f"{taken[2] / taken[0]:.1f}"))
+    table("A consistent cut, read by a warm process", ("store", "1 cell", "10", "100", "100 to 1"), rows)
+
+
+@asynccontextmanager
+async def _plain(url: str) -> AsyncIterator[CellStore]:
+    store = await open_store(url)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def _postgres() -> AsyncIterator[CellStore]:
+    async with postgres_url() as url, _plain(url) as store:
+        yield store
+
+
+@asynccontextmanager
+async def _s3() -> AsyncIterator[CellStore]:
+    async with s3_strict_url() as (url, options):
+        store = await open_store(url, options=options)
+        yield store
+        await store.close()

@@ -1,0 +1,228 @@
+"""Every command is documented, answers in text or JSON, and ends with the code its error stands for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from lakepact import __version__
+from lakepact.cli import app
+from lakepact.cli.output import EXIT_CODES, exit_code
+from lakepact.errors import (
+    Contended,
+    FormatTooNew,
+    InvalidSetting,
+    LakepactError,
+    OutcomeUnknown,
+    SnapshotTooOld,
+    StoreUnavailable,
+    StoreUnsuitable,
+    WrongState,
+)
+from lakepact.kernel.identity import uuid7
+from lakepact.kernel.keys import key_of
+from lakepact.kernel.model import Transaction, Write
+from lakepact.runtime import SystemClock
+from lakepact.settings import Settings
+from lakepact.stores import open_store
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+        children = getattr(command, "commands", None)
+        if children is None:
+            yield path, command
+        for name, child in (children or {}).items():
+            yield from walk(child, f"{path} {name}")
+
+    yield from walk(typer.main.get_command(app), "lakepact")
+
+
+@pytest.fixture(autouse=True)
+def an_empty_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [*Settings.model_fields, "config"]:
+        monkeypatch.delenv(f"LAKEPACT_{name.upper()}", raising=False)
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture
+def transaction_id(store_url: str) -> str:
+    """A store with one committed transaction in it."""
+
+    async def prepare() -> str:
+        store = await open_store(store_url)
+        made = uuid7(SystemClock().now_ms(), 1)
+        await store.commit(Transaction(made, "", (Write(key_of("a", "b"), 0, {"x": 1}),)))
+        await store.close()
+        return made
+
+    return asyncio.run(prepare())
+
+
+# --- the docs --------------------------------------------------------------------------------------------------------
+
+
+def test_the_docs_describe_exactly_the_commands_there_are(root: Path) -> None:
+    text = (root / "docs" / "cli.md").read_text()
+    described = set(re.findall(r"^### `(lakepact [a-z ]+)`$", text, re.MULTILINE))
+    assert described == {path for path, _ in commands()}
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*found, id=found[0]) for found in commands()])
+def test_the_docs_name_every_option_of_a_command_or_explain_it_once_for_all(
+    root: Path, path: str, command: Any
+) -> None:
+    text = (root / "docs" / "cli.md").read_text()
+    introduction = text.split("## Exit codes")[0]
+    section = text.split(f"### `{path}`\n", 1)[1].split("\n### ", 1)[0]
+    options = {name for option in command.params for name in option.opts if name.startswith("--")}
+    assert not {name for name in options if f"`{name}" not in introduction + section}
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()])
+def test_every_command_explains_itself(path: str) -> None:
+    result = run(*path.split()[1:], "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_the_docs_list_every_exit_code(root: Path) -> None:
+    text = (root / "docs" / "cli.md").read_text()
+    assert re.findall(r"^\| (\d) \|", text, re.MULTILINE) == ["0", "1", "2", "3", "4", "5"]
+    assert {code for _, code in EXIT_CODES} <= {2, 3, 4, 5}
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidSetting(""), 2),
+        (WrongState(""), 2),
+        (StoreUnsuitable(""), 2),
+        (Contended(""), 3),
+        (SnapshotTooOld(""), 3),
+        (StoreUnavailable(""), 4),
+        (OutcomeUnknown("id", ""), 4),
+        (FormatTooNew(""), 5),
+        (LakepactError(""), 4),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: LakepactError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "type"),
+    [
+        (["transactions", "show", "7"], "invalid-transaction-id"),
+        (["recover", "--store", "carrier-pigeon://coop"], "invalid-setting"),
+        (["store", "probe", "lakepact.db"], "invalid-setting"),
+    ],
+)
+def test_an_error_is_its_type_and_message_without_a_traceback(arguments: list[str], type: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {type}: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_is_a_document_if_json_was_asked_for() -> None:
+    result = run("transactions", "show", "7", "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stderr)["error"]["type"] == "invalid-transaction-id"
+
+
+def test_a_wrong_option_is_bad_input_too() -> None:
+    assert run("recover", "--limit", "0").exit_code == 2
+
+
+def test_a_password_never_reaches_the_screen() -> None:
+    for arguments in (["config", "show"], ["config", "show", "--json"]):
+        result = run(*arguments, "--store", "postgresql://me:hush@host/db")
+        assert result.exit_code == 0
+        assert "hush" not in result.output
+
+
+# --- what they do ----------------------------------------------------------------------------------------------------
+
+
+def test_version() -> None:
+    assert run("--version").output == f"lakepact {__version__}\n"
+
+
+def test_config_show_lists_every_setting() -> None:
+    shown = json.loads(run("config", "show", "--json").output)
+    assert set(shown) == set(Settings.model_fields)
+    text = run("config", "show").output
+    assert all(name in text for name in Settings.model_fields)
+
+
+def test_serve_says_that_there_is_no_server_yet() -> None:
+    result = run("serve")
+    assert result.exit_code == 2
+    assert "no server yet" in result.stderr
+
+
+def test_a_store_that_works_is_found_usable(store_url: str) -> None:
+    assert "is usable" in run("store", "probe", store_url).output
+    assert json.loads(run("store", "probe", store_url, "--json").output)["usable"] is True
+
+
+def test_recover_and_collect_say_what_they_did(store_url: str, transaction_id: str) -> None:
+    assert run("recover", "--store", store_url).output.startswith("0 finished")
+    assert json.loads(run("recover", "--store", store_url, "--json").output)["left"] == 0
+    assert run("collect", "--store", store_url).output.startswith("0 trimmed")
+    assert json.loads(run("collect", "--store", store_url, "--json").output)["deleted"] == 0
+
+
+def test_transactions_are_listed_by_state_and_age(store_url: str, transaction_id: str) -> None:
+    def listed(*options: str) -> list[str]:
+        page = json.loads(run("transactions", "list", "--store", store_url, "--json", *options).output)
+        return [entry["id"] for entry in page["transactions"]]
+
+    assert listed() == [transaction_id]
+    assert listed("--state", "committed", "--state", "open") == [transaction_id]
+    assert listed("--state", "failed") == []
+    assert listed("--older-than-s", "3600") == []
+    assert transaction_id in run("transactions", "list", "--store", store_url).output
+
+
+def test_a_transaction_is_shown_with_what_it_wrote(store_url: str, transaction_id: str) -> None:
+    shown = json.loads(run("transactions", "show", transaction_id, "--store", store_url, "--json").output)
+    assert shown["state"] == "committed"
+    assert shown["writes"] == [{"key": "a/b", "revision": 0, "value": {"x": 1}}]
+    text = run("transactions", "show", transaction_id, "--store", store_url).output
+    assert "committed" in text
+    assert "a/b" in text
+
+
+def test_a_transaction_that_is_not_there_is_bad_input(store_url: str, transaction_id: str) -> None:
+    result = run("transactions", "show", uuid7(SystemClock().now_ms(), 2), "--store", store_url)
+    assert result.exit_code == 2
+    assert "transaction-not-found" in result.stderr
+
+
+def test_the_demo_refuses_a_store_that_processes_cannot_share() -> None:
+    result = run("demo", "--store", "memory://")
+    assert result.exit_code == 2
+    assert "memory://" in result.stderr
