@@ -12,7 +12,7 @@
     │   ├── TransactionNotFound
     │   ├── KeyReused
     │   ├── WrongState
-    │   ├── TransactionClosed
+    │   │   └── TransactionClosed
     │   └── SnapshotTooOld
     ├── Contended                 somebody else is in the way; nothing was applied, try again
     ├── StoreUnavailable          the store did not answer; nothing was applied, try again

@@ -62,6 +62,5 @@ class AsyncioTasks:
             _log.warning("background work failed; recovery will finish it", error=repr(task.exception()))
 
     async def drain(self) -> None:
-        """Wait for background work: before a clean shutdown, and in tests that look at what it left."""
         while self._background:
             await asyncio.gather(*self._background, return_exceptions=True)

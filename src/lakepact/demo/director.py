@@ -22,6 +22,7 @@ from lakepact.settings import PREFIX, Settings
 
 TICK_S = 0.1
 KILL_EVERY_S = (0.5, 1.1)
+START_WITHIN_S = 30.0
 STOP_WITHIN_S = 30.0
 
 
@@ -177,6 +178,19 @@ class Run:
                     self.events.append(_recovery_story(worker.name, entry))
         for entry in self.auditor.new_entries():
             self.cuts.learn(entry, self.bank.total)
+
+    def await_start(self) -> None:
+        """Wait until everybody has done something, so that a slow machine shortens nobody's part."""
+        deadline = time.monotonic() + START_WITHIN_S
+        while not (self.cuts.audited and all(answers.intended for answers in self.answers)):
+            time.sleep(TICK_S)
+            self.follow()
+            self.misfortunes += [worker.misfortune() for worker in self.everybody if not worker.running]
+            if self.misfortunes:
+                return
+            if time.monotonic() > deadline:
+                self.misfortunes.append(f"not all processes were at work within {START_WITHIN_S:.0f} s")
+                return
 
     def act(self, seconds: float, chance: random.Random, show: Callable[[Run, float], None]) -> None:
         """Let them work while the saboteur does what saboteurs do."""

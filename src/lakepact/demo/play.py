@@ -41,10 +41,12 @@ def play(settings: Settings, console: Console, *, seconds: float, movers: int, o
     introduction(console, store=name, movers=movers, accounts=bank.accounts, total=bank.total, seconds=seconds)
 
     asyncio.run(_open_accounts(settings, bank))
-    began = time.monotonic()
     with running(bank, settings, folder, movers) as run:
+        began = time.monotonic()
         # An interrupt ends the action early; what was done is judged all the same.
         with showing(console, seconds) as show, suppress(KeyboardInterrupt):
+            run.await_start()
+            began = time.monotonic()
             run.act(seconds, random.Random(), show)
         action_s = time.monotonic() - began
         run.stop()

@@ -93,6 +93,11 @@ def _picture(run: Run, elapsed_s: float, seconds: float) -> RenderableType:
     return Group(bar, blank, table, blank, audit, blank, *events, *[blank] * (EVENTS_SHOWN - len(recent)))
 
 
+def _fate_of_the_late(summary: Summary) -> str:
+    refused = summary.were_not - summary.finished_late
+    return f"{summary.finished_late} went through and {refused} came too late: the accounts had moved on"
+
+
 def conclusion(console: Console, summary: Summary) -> None:
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     facts.add_column(justify="right", style="bold")
@@ -104,7 +109,7 @@ def conclusion(console: Console, summary: Summary) -> None:
         (summary.killed, "times a process was killed"),
         (summary.in_doubt, "of these left a transfer in doubt, settled by its id:"),
         (summary.were_committed, "had been committed before the kill, and were not sent again"),
-        (summary.were_not, f"had not; sent again under the same id, {summary.finished_late} went through"),
+        (summary.were_not, f"had not; sent again under the same id, {_fate_of_the_late(summary)}"),
         (summary.cuts, f"cuts audited, each adding up to {summary.total:,}"),
     ):
         facts.add_row(f"{number:,}", meaning)
@@ -112,7 +117,8 @@ def conclusion(console: Console, summary: Summary) -> None:
     console.print()
     for check in summary.checks:
         mark = Text("✓ " if check.holds else "✗ ", style="green" if check.holds else "bold red")
-        console.print(mark + Text(check.claim) + Text(f"  {check.promise}", style="dim"), soft_wrap=True)
+        promise = Text(f"  {check.promise}" if check.promise else "", style="dim")
+        console.print(Text.assemble(mark, check.claim, promise), soft_wrap=True)
         for problem in check.problems[:PROBLEMS_SHOWN]:
             console.print(Text(f"    {problem}", style="red"), soft_wrap=True)
         if len(check.problems) > PROBLEMS_SHOWN:

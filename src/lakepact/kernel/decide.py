@@ -247,10 +247,8 @@ def finalized(record: RecordDocument) -> RecordDocument:
 
 
 def trimmed(record: RecordDocument) -> RecordDocument:
-    """The stub: enough to give the answer again and to prevent a second execution."""
-    return replace(
-        record, writes=record.writes + 1, plan={}, reads={}, touched=(), properties={}, finalized=True, trimmed=True
-    )
+    """The stub: enough to give the answer again, to prevent a second execution, and to find a lock that came late."""
+    return replace(record, writes=record.writes + 1, plan={}, reads={}, properties={}, finalized=True, trimmed=True)
 
 
 def _union(*keys: Iterable[Key]) -> tuple[Key, ...]:

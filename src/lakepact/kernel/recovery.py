@@ -139,6 +139,9 @@ class Recoverer:
                 return Collection(trimmed=1 if swapped is not None else 0)
             horizon_ms = settings.horizon_days * _DAY_MS + int(settings.slack_s * 1000)
             if max(timestamp_ms(record.id), decided_ms) < now_ms - horizon_ms:
+                # A lock that came late, after the record was finalized, must not outlive it. By now none can come.
+                if not await self._resolver.release(record):
+                    return Collection()
                 if record.staged:
                     await self._delete_staged(version)
                 await self._access.delete(entry.name)

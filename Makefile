@@ -1,0 +1,55 @@
+# Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
+# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes).
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+
+PYTHON ?= python3
+JOBS ?= 2
+SIM_SEEDS ?= 5000
+
+ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
+IN := cd "$(ROOT)" &&
+RUN := .venv/bin/python
+
+.PHONY: help setup demo test verify check sim bench serve pytest
+
+help: ## print this list
+	@$(IN) sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-7s ", $$2; $$1 = $$2 = ""; sub(/^ +/, ""); print }'
+
+setup: ## make .venv with the pinned versions (quick when there is nothing to do)
+	@command -v $(PYTHON) > /dev/null || { echo "There is no $(PYTHON) here. Lakepact needs Python 3.11 or newer: make setup PYTHON=..." >&2; exit 1; }
+	@$(IN) $(PYTHON) tools/setup_venv.py
+
+demo: setup ## move amounts while processes are killed, audit every cut, and show that nothing is lost
+	@$(IN) $(RUN) -m lakepact demo
+
+test: check ## every claim once: static checks, unit, property, conformance, simulation, crash, spec, acceptance
+	@$(MAKE) -f "$(ROOT)Makefile" pytest
+
+verify: export LAKEPACT_LONG = 1
+verify: SIM_SEEDS = 50000
+verify: check ## everything in `test` at length, then the benchmark
+	@$(MAKE) -f "$(ROOT)Makefile" pytest SIM_SEEDS=$(SIM_SEEDS)
+	@$(MAKE) -f "$(ROOT)Makefile" bench
+
+check: setup ## ruff, mypy strict, import contracts
+	@$(IN) $(RUN) -m ruff check .
+	@$(IN) $(RUN) -m ruff format --check .
+	@$(IN) $(RUN) -m mypy
+	@$(IN) .venv/bin/lint-imports --no-logo
+
+sim: setup ## simulate; SEEDS=n, START=n and MINUTES=n say how much, SEED=n replays one
+	@$(IN) $(RUN) -m tests.sim --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(START),--start $(START)) $(if $(MINUTES),--minutes $(MINUTES))
+
+bench: setup ## print rounds, latencies and throughput as ratios
+	@$(IN) $(RUN) -m tests.bench
+
+serve: setup ## run the catalog server
+	@$(IN) $(RUN) -m lakepact serve
+
+pytest: setup
+	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
