@@ -31,8 +31,7 @@ HIDDEN: Final = "***"
 _MAY_BE_ZERO: Final = frozenset(
     {
         "backoff_s",
-        "cached_cells",
-        "cached_records",
+        "cached_bytes",
         "max_ahead_s",
         "max_backoff_s",
         "resends",
@@ -96,8 +95,7 @@ class Settings(BaseSettings):
     resends: int = _bound("resends")
     backoff_s: float = _bound("backoff_s")
     max_backoff_s: float = _bound("max_backoff_s")
-    cached_cells: int = _bound("cached_cells")
-    cached_records: int = _bound("cached_records")
+    cached_bytes: int = _bound("cached_bytes")
     write_format: int = _bound("write_format")
 
     @field_validator("store")

@@ -11,7 +11,8 @@ from lakepact.kernel.ports import CellStore
 from lakepact.stores import open_store
 from tests.bench.report import median_s, table
 from tests.bench.world import Mover, keys
-from tests.support.stores import postgres_url, s3_strict_url
+from tests.support.postgres import postgres_url
+from tests.support.stores import place_for
 
 COUNTS = (1, 10, 100)
 
@@ -25,7 +26,7 @@ async def run() -> None:
             ("sqlite", _plain(f"sqlite:///{folder / 'cells.db'}")),
             ("postgres", _postgres()),
             ("file", _plain((folder / "files").as_uri())),
-            ("s3 (local HTTP)", _s3()),
+            ("s3 (local HTTP)", _s3(folder)),
         ):
             async with opened as store:
                 await Mover(store, keys(100)).commit()
@@ -54,8 +55,8 @@ async def _postgres() -> AsyncIterator[CellStore]:
 
 
 @asynccontextmanager
-async def _s3() -> AsyncIterator[CellStore]:
-    async with s3_strict_url() as (url, options):
-        store = await open_store(url, options=options)
+async def _s3(folder: Path) -> AsyncIterator[CellStore]:
+    with place_for("s3-strict", folder) as place:
+        store = await open_store(place.url, options=place.options)
         yield store
         await store.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from lakepact.kernel.cells import DocumentCells
 from lakepact.kernel.ports import CellStore, Document, DocumentEntry, WriteOutcome
@@ -12,7 +14,7 @@ from lakepact.stores import open_store
 from lakepact.stores.memory import MemoryDocuments
 from tests.bench.report import against, median_s, table
 from tests.bench.world import Mover, keys
-from tests.support.stores import s3_strict_url
+from tests.support.stores import place_for
 
 DELAY_S = 0.020
 COUNTS = (1, 10, 100)
@@ -41,8 +43,8 @@ class Delayed(MemoryDocuments):
 async def run() -> None:
     in_process = DocumentCells(Delayed(), SystemClock(), SystemRng(), AsyncioTasks())
     await _compare("20 ms injected, in process", in_process, aim=1.3)
-    async with s3_strict_url() as (url, options):
-        over_http = await open_store(url, options=options)
+    with tempfile.TemporaryDirectory() as folder, place_for("s3-strict", Path(folder)) as place:
+        over_http = await open_store(place.url, options=place.options)
         await _compare("over HTTP to a local S3 server, nothing injected", over_http, aim=3.0)
         await over_http.close()
 

@@ -57,7 +57,7 @@ async def run() -> None:
 
 async def _measure(kind: str) -> None:
     clock = HurryingClock()
-    settings = KernelSettings(trim_after_s=60.0, horizon_days=1, slack_s=60.0, cached_cells=1_000, cached_records=1_000)
+    settings = KernelSettings(trim_after_s=60.0, horizon_days=1, slack_s=60.0, cached_bytes=1_000_000)
     with tempfile.TemporaryDirectory() as folder:
         store: CellStore
         if kind == "sqlite":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,8 @@ from lakepact.runtime import SystemClock, SystemRng
 from lakepact.stores import open_store
 from tests.crash.proxy import KillingProxy
 from tests.crash.scenario import ACTS, SETTINGS, Job, audit, seed
-from tests.support.stores import postgres_url, s3_strict_url
+from tests.support.postgres import postgres_url
+from tests.support.stores import place_for
 
 ROOT = Path(__file__).parents[2]
 MORE_POINTS_THAN_ANY_COMMIT_HAS = 2_000
@@ -30,6 +31,7 @@ class Site(Protocol):
     """A store, and a way to have a victim killed at a chosen operation on it."""
 
     url: str
+    options: Mapping[str, str]
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
         """Run a victim. None if it was killed at operation `at`, else the number of operations it took."""
@@ -39,18 +41,14 @@ class Site(Protocol):
 class TrappedSite:
     """The victim counts its own operations."""
 
-    def __init__(self, url: str, trap: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, url: str, trap: str, options: Mapping[str, str] | None = None) -> None:
         self.url = url
+        self.options = options or {}
         self._trap = trap
-        self._environment = environment or {}
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
-        process = await _start_victim(self.url, act, job, self._trap, at, self._environment)
-        out, err = await process.communicate()
-        if process.returncode == -signal.SIGKILL:
-            return None
-        assert process.returncode == 0, err.decode()
-        return int(out)
+        process = await _start_victim(self.url, self.options, act, job, self._trap, at)
+        return await _end_of(process)
 
 
 class ProxiedSite:
@@ -58,36 +56,41 @@ class ProxiedSite:
 
     def __init__(self, proxy: KillingProxy, direct_url: str) -> None:
         self.url = direct_url
+        self.options: Mapping[str, str] = {}
         self._proxy = proxy
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
         self._proxy.disarm()
-        process = await _start_victim(self._proxy.url, act, job, "proxy", 0, {})
-        assert process.stderr is not None
-        while (line := await process.stderr.readline()) != b"begin\n":
-            assert line, "the victim ended before it began"
+        process = await _start_victim(self._proxy.url, {}, act, job, "proxy", 0)
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n", await process.communicate()
         self._proxy.arm(process.pid, at)
-        out, err = await process.communicate()
-        if process.returncode == -signal.SIGKILL:
-            return None
-        assert process.returncode == 0, err.decode()
-        return self._proxy.messages
+        ended = await _end_of(process)
+        return None if ended is None else self._proxy.messages
 
 
 async def _start_victim(
-    url: str, act: str, job: Job, trap: str, at: int, environment: dict[str, str]
+    url: str, options: Mapping[str, str], act: str, job: Job, trap: str, at: int
 ) -> asyncio.subprocess.Process:
-    arguments = [url, act, job.id, str(job.base), trap, str(at)]
+    arguments = [url, json.dumps(dict(options)), act, job.id, str(job.base), trap, str(at)]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.crash.victim",
         *arguments,
         cwd=ROOT,
-        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+async def _end_of(process: asyncio.subprocess.Process) -> int | None:
+    out, err = await process.communicate(b"go\n")
+    if process.returncode == -signal.SIGKILL:
+        return None
+    assert process.returncode == 0, err.decode()
+    return int(out.split()[-1])
 
 
 @asynccontextmanager
@@ -97,13 +100,14 @@ async def sqlite_site(folder: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def files_site(folder: Path) -> AsyncIterator[Site]:
-    yield TrappedSite((folder / "cells").as_uri(), "files")
+    with place_for("file", folder) as place:
+        yield TrappedSite(place.url, "files")
 
 
 @asynccontextmanager
-async def s3_site(_folder: Path) -> AsyncIterator[Site]:
-    async with s3_strict_url() as (url, environment):
-        yield TrappedSite(url, "documents", environment)
+async def s3_site(folder: Path) -> AsyncIterator[Site]:
+    with place_for("s3-strict", folder) as place:
+        yield TrappedSite(place.url, "documents", place.options)
 
 
 @asynccontextmanager
@@ -130,7 +134,7 @@ def test_a_process_killed_at_any_storage_operation_leaves_all_or_nothing(
 async def _kill_at_every_point(site_context: AbstractAsyncContextManager[Site], act: str) -> tuple[int, int]:
     clock, rng = SystemClock(), SystemRng()
     async with site_context as site:
-        store: CellStore = await open_store(site.url, SETTINGS)
+        store: CellStore = await open_store(site.url, SETTINGS, options=site.options)
         await seed(store, uuid7(clock.now_ms(), rng.bits(74)))
         happened = 0
         for at in range(1, MORE_POINTS_THAN_ANY_COMMIT_HAS):

@@ -1,4 +1,4 @@
-"""The process that is killed. `python -m tests.crash.victim URL ACT ID BASE TRAP AT`
+"""The process that is killed. `python -m tests.crash.victim URL OPTIONS ACT ID BASE TRAP AT`
 
 It counts its storage operations and sends itself SIGKILL right before operation number AT, so everything up to
 number AT - 1 has been done and nothing after it. With AT = 0 it lives, and prints how many operations there were.
@@ -7,6 +7,7 @@ number AT - 1 has been done and nothing after it. With AT = 0 it lives, and prin
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sqlite3
@@ -90,11 +91,12 @@ def trap_nothing(_trap: Trap) -> None:
 TRAPS = {"files": trap_files, "sqlite": trap_sqlite, "documents": trap_documents, "proxy": trap_nothing}
 
 
-async def main(url: str, act: str, job: Job, trap: Trap) -> None:
-    store = await open_store(url, SETTINGS)
+async def main(url: str, options: dict[str, str], act: str, job: Job, trap: Trap) -> None:
+    store = await open_store(url, SETTINGS, options=options)
+    # The parent may want to arm a proxy before it goes on. Python's own IO is set up before the trap is.
+    print("ready", flush=True)
+    sys.stdin.readline()
     trap.is_set = True
-    sys.stderr.write("begin\n")
-    sys.stderr.flush()
     await ACTS[act](store, job)
     await store.close()
     trap.is_set = False
@@ -102,7 +104,7 @@ async def main(url: str, act: str, job: Job, trap: Trap) -> None:
 
 
 if __name__ == "__main__":
-    _, url, act, transaction_id, base, trap_name, at = sys.argv
+    _, url, options, act, transaction_id, base, trap_name, at = sys.argv
     the_trap = Trap(int(at))
     TRAPS[trap_name](the_trap)
-    asyncio.run(main(url, act, Job(TransactionId(transaction_id), int(base)), the_trap))
+    asyncio.run(main(url, json.loads(options), act, Job(TransactionId(transaction_id), int(base)), the_trap))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakepact.kernel.identity import parse_transaction_id, timestamp_ms, uuid7
 
-instants = st.integers(0, (1 << 48) - 1)
+instants = st.integers(0, 253_402_300_799_999)
 bits = st.integers(0, (1 << 74) - 1)
 
 

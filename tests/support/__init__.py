@@ -1,0 +1,1 @@
+"""What tests run against: servers that speak the clouds' protocols, and openers for every store."""

@@ -2,7 +2,8 @@
 
 One `Access` serves one call. What a process remembers between calls is in `Memory`: cells with their version tokens,
 which save the first read of a commit, and decided records, which never change their verdict. A remembered cell may
-be stale; it is only ever used to *try* a swap, never to answer a reader or to judge a conflict.
+be stale: it is used to *try* a swap, or as a first reading that a second one must confirm, and never by itself to
+answer a reader or to judge a conflict.
 
 Unknown answers are settled here, by reading back: a caller sees "written" or "not written", or an error that says the
 store did not answer.
@@ -35,6 +36,9 @@ from lakepact.kernel.keys import Key, name_of_cell
 from lakepact.kernel.ports import Applied, Clock, DocumentEntry, DocumentStore, Refused, Rng, Tasks, WriteOutcome
 from lakepact.kernel.settings import KernelSettings
 
+_OVERHEAD = 1_000
+"""What a remembered document costs beyond its bytes, roughly."""
+
 D = TypeVar("D", CellDocument, RecordDocument)
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,26 +64,32 @@ class DeadlinePassed(StoreUnavailable):
 
 
 class Remembered(Generic[K, V]):
-    """A map that forgets what was least recently used."""
+    """A map that forgets what was least recently used, once it weighs more than its limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._weight = 0
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        value = self._entries.get(key)
-        if value is not None:
-            self._entries.move_to_end(key)
-        return value
-
-    def put(self, key: K, value: V) -> None:
-        self._entries[key] = value
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
         self._entries.move_to_end(key)
-        if len(self._entries) > self._limit:
-            self._entries.popitem(last=False)
+        return entry[0]
+
+    def put(self, key: K, value: V, weight: int = 1) -> None:
+        self.forget(key)
+        self._entries[key] = (value, weight)
+        self._weight += weight
+        while self._weight > self._limit and self._entries:
+            _, (_, lightened) = self._entries.popitem(last=False)
+            self._weight -= lightened
 
     def forget(self, key: K) -> None:
-        self._entries.pop(key, None)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._weight -= entry[1]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,8 +99,8 @@ class Memory:
     """What one process remembers between calls. Bounded, and never trusted for an answer."""
 
     def __init__(self, settings: KernelSettings) -> None:
-        self.cells: Remembered[str, CellVersion] = Remembered(settings.cached_cells)
-        self.decided: Remembered[TransactionId, RecordDocument] = Remembered(settings.cached_records)
+        self.cells: Remembered[str, CellVersion] = Remembered(settings.cached_bytes)
+        self.decided: Remembered[TransactionId, RecordDocument] = Remembered(settings.cached_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,7 @@ class Access:
     """One call's way to the store."""
 
     def __init__(self, ports: Ports, memory: Memory) -> None:
+        self._ports = ports
         self.settings = ports.settings
         self.tasks = ports.tasks
         self.clock = ports.clock
@@ -113,6 +124,10 @@ class Access:
         self._rng = ports.rng
         self._memory = memory
         self._deadline_s = ports.clock.monotonic_s() + ports.settings.deadline_s
+
+    def anew(self) -> Access:
+        """A way to the store with a deadline of its own, for work that goes on after the answer."""
+        return Access(self._ports, self._memory)
 
     # --- time and identity ---
 
@@ -152,7 +167,7 @@ class Access:
         version = await self._cell_named(name)
         if version is None:
             version = Version(CellDocument(key, format=self.settings.write_format), None)
-            self._memory.cells.put(name, version)
+            self._memory.cells.put(name, version, _OVERHEAD)
         if version.document.key != key:
             raise Unreadable(f"document {name} holds cell {version.document.key!r} instead of {key!r}; restore it")
         return version
@@ -173,14 +188,15 @@ class Access:
         if remembered is not None and remembered.token == found.token:
             return remembered
         version = Version(decode_cell(name, found.data), found.token)
-        self._memory.cells.put(name, version)
+        self._memory.cells.put(name, version, len(found.data) + _OVERHEAD)
         return version
 
     async def write_cell(self, over: CellVersion, document: CellDocument) -> CellVersion | None:
         """Replace this version of a cell once. The new version, or None if it was refused or nobody can say."""
         document = self._in_write_format(document)
-        outcome = await self._send(name_of_cell(document.key), over.token, encode_cell(document))
-        return self._written(document, outcome.token) if isinstance(outcome, Applied) else None
+        data = encode_cell(document)
+        outcome = await self._send(name_of_cell(document.key), over.token, data)
+        return self._written(document, outcome.token, len(data)) if isinstance(outcome, Applied) else None
 
     async def lock_cell(self, over: CellVersion, document: CellDocument) -> CellVersion | None:
         """Replace this version of a cell by one that carries our lock. None: certainly not held by this write."""
@@ -192,7 +208,7 @@ class Access:
         for _ in range(self.settings.resends + 1):
             outcome = await self._send(name_of_cell(document.key), over.token, data)
             if isinstance(outcome, Applied):
-                return self._written(document, outcome.token)
+                return self._written(document, outcome.token, len(data))
             if isinstance(outcome, Refused) and not sent_before:
                 return None
             # Unknown, or a refusal that may be of our own earlier copy: only the cell itself can tell.
@@ -207,9 +223,9 @@ class Access:
                     continue
         raise StoreUnavailable(f"the store did not say whether cell {document.key!r} was locked; nothing was applied")
 
-    def _written(self, document: CellDocument, token: str) -> CellVersion:
+    def _written(self, document: CellDocument, token: str, size: int) -> CellVersion:
         version = Version(document, token)
-        self._memory.cells.put(name_of_cell(document.key), version)
+        self._memory.cells.put(name_of_cell(document.key), version, size + _OVERHEAD)
         return version
 
     # --- records ---
@@ -222,7 +238,7 @@ class Access:
         if found is None:
             return None
         version = Version(decode_record(name, found.data), found.token)
-        self._remember_decided(version.document)
+        self._remember_decided(version.document, len(found.data))
         return version
 
     async def record_of_lock(self, transaction_id: TransactionId) -> RecordDocument | None:
@@ -245,7 +261,7 @@ class Access:
         for _ in range(self.settings.resends + 1):
             outcome = await self._send(name_of_record(document.id), token, data)
             if isinstance(outcome, Applied):
-                self._remember_decided(document)
+                self._remember_decided(document, len(data))
                 return Version(document, outcome.token)
             if isinstance(outcome, Refused) and not sent_before:
                 return None
@@ -267,15 +283,16 @@ class Access:
         None if it was refused or nobody can say: the caller reads the record again and decides anew.
         """
         document = self._in_write_format(document)
-        outcome = await self._send(name_of_record(document.id), over.token, encode_record(document))
+        data = encode_record(document)
+        outcome = await self._send(name_of_record(document.id), over.token, data)
         if not isinstance(outcome, Applied):
             return None
-        self._remember_decided(document)
+        self._remember_decided(document, len(data))
         return Version(document, outcome.token)
 
-    def _remember_decided(self, document: RecordDocument) -> None:
+    def _remember_decided(self, document: RecordDocument, size: int) -> None:
         if document.state.final:
-            self._memory.decided.put(document.id, document)
+            self._memory.decided.put(document.id, document, size + _OVERHEAD)
 
     # --- staged entries, listings, deletion ---
 
@@ -285,18 +302,18 @@ class Access:
         found = await self._documents.get(name)
         return decode_staged(name, found.data) if found is not None else None
 
-    async def append_staged(self, entry: StagedEntry) -> bool:
-        """Write the entry at its place in the log. False if another entry is there already."""
+    async def append_staged(self, entry: StagedEntry) -> StagedEntry:
+        """Write the entry at its place in the log. What stands there now: this entry, or the one that came first."""
         data = encode_staged(entry)
         name = name_of_staged(entry.transaction, entry.sequence)
         try:
             for _ in range(self.settings.resends + 1):
                 outcome = await self._send(name, None, data)
                 if isinstance(outcome, Applied):
-                    return True
+                    return entry
                 found = await self.staged_entry(entry.transaction, entry.sequence)
                 if found is not None:
-                    return found.operation == entry.operation
+                    return found
         except StoreUnavailable as error:
             raise OutcomeUnknown(entry.transaction, str(error), attempted="staged into") from error
         raise OutcomeUnknown(entry.transaction, "the store did not answer", attempted="staged into")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lakepact.errors import Contended, InvalidRequest, WrongState
+from lakepact.errors import Contended, InvalidRequest, InvalidSetting, WrongState
 from lakepact.kernel import checks, decide
-from lakepact.kernel.access import Access, Memory, Ports, RecordVersion, Remembered
+from lakepact.kernel.access import Access, Memory, Ports, Remembered
 from lakepact.kernel.decide import Claim
+from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.keys import Key, check_key
 from lakepact.kernel.model import (
+    Busy,
     Cell,
     CellPage,
     Collection,
@@ -38,7 +40,8 @@ from lakepact.kernel.reader import Reader
 from lakepact.kernel.recovery import Recoverer, Rounds
 from lakepact.kernel.resolve import Resolver
 from lakepact.kernel.settings import KernelSettings
-from lakepact.kernel.staging import Staging, StagingLogs
+from lakepact.kernel.staging import Staging
+from lakepact.kernel.staginglog import StagingLogs
 
 _REMEMBERED_LOGS = 256
 _QUIET_RECORDS = 100_000
@@ -49,6 +52,10 @@ class DocumentCells:
         self, documents: DocumentStore, clock: Clock, rng: Rng, tasks: Tasks, settings: KernelSettings | None = None
     ) -> None:
         self._settings = settings or KernelSettings()
+        if not FORMAT <= self._settings.write_format <= NEWEST_READABLE_FORMAT:
+            raise InvalidSetting(
+                f"write_format must be {FORMAT} or {NEWEST_READABLE_FORMAT}, the formats this release reads"
+            )
         self._ports = Ports(documents, clock, rng, tasks, self._settings)
         self._memory = Memory(self._settings)
         self._logs: StagingLogs = Remembered(_REMEMBERED_LOGS)
@@ -73,45 +80,45 @@ class DocumentCells:
     # --- committing ---
 
     async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
-        checks.check_transaction(transaction, self._settings, self._now_ms())
-        result = await Coordinator(self._access(), transaction, settle_conflict=settle_conflict).run()
+        checked = checks.check_transaction(transaction, self._settings, self._now_ms())
+        result = await Coordinator(self._access(), checked, settle_conflict=settle_conflict).run()
         assert not isinstance(result, Prepared)
+        if checked.sealed and not isinstance(result, Busy):
+            self._logs.forget(checked.id)
         return result
 
     async def prepare(self, transaction: Transaction, *, settle_conflict: bool = True) -> PrepareResult:
-        checks.check_transaction(transaction, self._settings, self._now_ms())
-        return await Coordinator(self._access(), transaction, settle_conflict=settle_conflict, hold=True).run()
+        checked = checks.check_transaction(transaction, self._settings, self._now_ms())
+        return await Coordinator(self._access(), checked, settle_conflict=settle_conflict, hold=True).run()
 
     async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
-        checks.check_id(transaction_id, self._settings, self._now_ms())
-        checks.check_value(Key("(answer)"), answer, self._settings)
+        nothing = Transaction(transaction_id, request_hash, answer=answer)
+        nothing = checks.check_transaction(nothing, self._settings, self._now_ms())
         access = self._access()
         identity = access.identity(access.fresh_owner())
-        nothing = Transaction(transaction_id, request_hash, answer=answer)
         first = decide.preparing(nothing, identity, self._settings.write_format)
-        refusal = decide.failed(first, identity.now_ms, answer=answer)
-        if (failed := await access.write_record(None, refusal)) is not None:
-            self._ports.tasks.background(_finish(Resolver(access), failed))
-            return Failed(transaction_id, answer)
+        failed = await access.write_record(None, decide.failed(first, identity, answer=nothing.answer))
         attempt = 0
-        while (found := await access.record(transaction_id)) is not None:
-            match decide.claim(found.document, request_hash, access.now_ms()):
-                case Claim.REPLAY:
+        while failed is None:
+            found = await access.record(nothing.id)
+            now = Claim.WAIT if found is None else decide.claim(found.document, request_hash, access.now_ms())
+            match now:
+                case Claim.REPLAY if found is not None:
                     answered = replay(found.document)
                     if isinstance(answered, Conflict):
-                        raise WrongState(f"transaction {transaction_id} has failed already, with a conflict")
+                        raise WrongState(f"transaction {nothing.id} has failed already, with a conflict")
                     return answered
-                case Claim.TAKE_OVER | Claim.EXPIRE:
-                    refusal = decide.failed(found.document, access.now_ms(), answer=answer)
-                    if (failed := await access.write_record(found, refusal)) is not None:
-                        self._ports.tasks.background(_finish(Resolver(access), failed))
-                        return Failed(transaction_id, answer)
-                case Claim.WAIT | Claim.COMMIT_PREPARED:
-                    if attempt >= self._settings.attempts:
-                        break
+                case Claim.TAKE_OVER | Claim.EXPIRE if found is not None:
+                    failed = await access.write_record(
+                        found, decide.failed(found.document, identity, answer=nothing.answer)
+                    )
+                case _ if attempt >= self._settings.attempts:
+                    raise Contended(f"transaction {nothing.id} is being worked on under the same id; try again")
+                case _:
                     await access.pause(attempt)
             attempt += 1
-        raise Contended(f"transaction {transaction_id} is being worked on under the same id; try again")
+        self._ports.tasks.background(Resolver(access.anew()).clean_up(failed))
+        return Failed(nothing.id, failed.document.answer or {})
 
     # --- open transactions ---
 
@@ -124,17 +131,19 @@ class DocumentCells:
         isolation: Isolation = Isolation.SERIALIZABLE,
         properties: Mapping[str, str] | None = None,
     ) -> TransactionRecord:
-        checks.check_id(transaction_id, self._settings, self._now_ms())
+        checked_id = checks.check_id(transaction_id, self._settings, self._now_ms())
+        checks.check_text("request_hash", request_hash)
         lifetime_s = checks.check_ttl(ttl_s, self._settings)
-        return await self._staging().begin(transaction_id, request_hash, lifetime_s, isolation, properties or {})
+        kept = checks.check_properties(properties or {})
+        return await self._staging().begin(checked_id, request_hash, lifetime_s, isolation, kept)
 
     async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
         wanted = checks.check_keys(keys, self._settings)
         return await self._staging().read_in(parse_transaction_id(transaction_id), wanted)
 
     async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
-        checks.check_staged(writes, self._settings)
-        await self._staging().stage(parse_transaction_id(transaction_id), operation_id, writes)
+        checked = checks.check_staged(operation_id, writes, self._settings)
+        await self._staging().stage(parse_transaction_id(transaction_id), operation_id, checked)
 
     async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
         return await self._staging().seal(parse_transaction_id(transaction_id), answer or {})
@@ -147,7 +156,7 @@ class DocumentCells:
         access = self._access()
         aborted = await Staging(access, self._logs).abort(parse_transaction_id(transaction_id))
         if not aborted.document.finalized:
-            self._ports.tasks.background(_finish(Resolver(access), aborted))
+            self._ports.tasks.background(Resolver(access.anew()).clean_up(aborted))
         return aborted.document.public()
 
     async def transactions(
@@ -183,7 +192,3 @@ class DocumentCells:
 
     def _now_ms(self) -> int:
         return self._ports.clock.now_ms()
-
-
-async def _finish(resolver: Resolver, record: RecordVersion) -> None:
-    await resolver.finish(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -12,13 +13,17 @@ from lakepact.kernel.keys import Key, check_key
 from lakepact.kernel.model import Read, Transaction, Value, Write
 from lakepact.kernel.settings import KernelSettings
 
+_MAX_TEXT_BYTES = 4_096
+_MAX_PROPERTIES = 100
 
-def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms: int) -> None:
-    check_id(transaction.id, settings, now_ms)
+
+def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms: int) -> Transaction:
+    """The transaction as it will be kept: its id in canonical form, its values copies of their own."""
+    transaction_id = check_id(transaction.id, settings, now_ms)
+    check_text("request_hash", transaction.request_hash)
     cells: list[Write | Read] = [*transaction.writes, *transaction.reads]
     check_cell_count(len(cells), settings)
     seen: set[Key] = set()
-    total = 0
     for cell in cells:
         check_key(cell.key, settings.max_key_bytes)
         if cell.key in seen:
@@ -26,10 +31,15 @@ def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms
         seen.add(cell.key)
         if cell.revision < 0:
             raise InvalidRequest(f"cell {cell.key!r}: revision {cell.revision} is negative; 0 means 'does not exist'")
-    for write in transaction.writes:
-        total += check_value(write.key, write.value, settings)
-    total += check_value(Key("(answer)"), transaction.answer, settings)
-    check_total(total, settings)
+    kept = {write.key: check_value(write.key, write.value, settings) for write in transaction.writes}
+    answer = check_value(Key("(answer)"), transaction.answer, settings)
+    check_total(sum(value.size for value in kept.values()) + answer.size, settings)
+    return replace(
+        transaction,
+        id=transaction_id,
+        writes=tuple(Write(write.key, write.revision, kept[write.key].value) for write in transaction.writes),
+        answer=answer.value or {},
+    )
 
 
 def check_id(transaction_id: str, settings: KernelSettings, now_ms: int) -> TransactionId:
@@ -60,27 +70,69 @@ def check_keys(keys: Iterable[Key], settings: KernelSettings) -> tuple[Key, ...]
     return unique
 
 
-def check_staged(writes: Mapping[Key, Value | None], settings: KernelSettings) -> None:
+def check_staged(
+    operation_id: str, writes: Mapping[Key, Value | None], settings: KernelSettings
+) -> dict[Key, CheckedValue]:
+    check_text("operation_id", operation_id)
     check_keys(writes, settings)
-    check_total(sum(check_value(key, value, settings) for key, value in writes.items()), settings)
+    kept = {key: check_value(key, value, settings) for key, value in writes.items()}
+    check_total(sum(value.size for value in kept.values()), settings)
+    return kept
 
 
-def check_value(key: Key, value: Value | None, settings: KernelSettings) -> int:
-    """The encoded size of the value, if it is a JSON object within the limit."""
+@dataclass(frozen=True, slots=True)
+class CheckedValue:
+    """A value as it will be kept, and its size when encoded."""
+
+    value: Value | None
+    size: int
+
+
+def check_value(key: Key, value: Value | None, settings: KernelSettings) -> CheckedValue:
+    """A copy of the value, if it is a JSON object within the limit.
+
+    A copy, because the caller may go on changing its own; and exactly JSON, because a process that remembers what
+    it wrote must see the same as one that reads it: no tuples, dates or NaN, which JSON would turn into something else.
+    """
     if value is None:
-        return 0
-    if not isinstance(value, Mapping):
-        raise InvalidRequest(f"cell {key!r}: a value is a JSON object (a mapping), not {type(value).__name__}")
+        return CheckedValue(None, 0)
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"cell {key!r}: a value is a JSON object (a dict), not {type(value).__name__}")
     try:
-        size = len(orjson.dumps(value))
+        encoded = orjson.dumps(value)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"cell {key!r}: the value cannot be written as JSON: {error}") from None
-    if size > settings.max_value_bytes:
+    if len(encoded) > settings.max_value_bytes:
         raise ValueTooLarge(
-            f"cell {key!r}: the value is {size} bytes; the limit is {settings.max_value_bytes} (max_value_bytes). "
-            f"Keep large content in a blob and its location in the cell"
+            f"cell {key!r}: the value is {len(encoded)} bytes; the limit is {settings.max_value_bytes} "
+            f"(max_value_bytes). Keep large content in a blob and its location in the cell"
         )
-    return size
+    copy = orjson.loads(encoded)
+    if copy != value:
+        raise InvalidRequest(
+            f"cell {key!r}: the value would change when written as JSON; use only objects, lists, text, finite "
+            f"numbers, true, false and null"
+        )
+    return CheckedValue(copy, len(encoded))
+
+
+def check_text(what: str, text: str) -> None:
+    """Text that is kept with a transaction must be storable, and small."""
+    try:
+        length = len(text.encode("utf-8"))
+    except (UnicodeEncodeError, AttributeError):
+        raise InvalidRequest(f"{what} must be valid Unicode text, not {text!r}") from None
+    if length > _MAX_TEXT_BYTES:
+        raise InvalidRequest(f"{what} has {length} bytes; the limit is {_MAX_TEXT_BYTES}")
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    if len(properties) > _MAX_PROPERTIES:
+        raise InvalidRequest(f"a transaction has at most {_MAX_PROPERTIES} properties, not {len(properties)}")
+    for name, value in properties.items():
+        check_text("a property's name", name)
+        check_text(f"property {name!r}", value)
+    return dict(properties)
 
 
 def check_limit(limit: int, settings: KernelSettings) -> int:

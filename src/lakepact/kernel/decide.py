@@ -227,9 +227,22 @@ def committed(record: RecordDocument, answer: Value, now_ms: int) -> RecordDocum
 
 
 def failed(
-    record: RecordDocument, now_ms: int, *, moved: tuple[Moved, ...] = (), answer: Value | None = None
+    record: RecordDocument, identity: Identity, *, moved: tuple[Moved, ...] = (), answer: Value | None = None
 ) -> RecordDocument:
-    return replace(record, writes=record.writes + 1, state=State.FAILED, moved=moved, answer=answer, decided_ms=now_ms)
+    """A refusal, signed by whoever gives it: two callers may refuse one transaction with different answers.
+
+    Whoever did not own the attempt takes it over to refuse it, which is a new epoch.
+    """
+    return replace(
+        record,
+        writes=record.writes + 1,
+        owner=identity.owner,
+        epoch=record.epoch if identity.owner == record.owner else record.epoch + 1,
+        state=State.FAILED,
+        moved=moved,
+        answer=answer,
+        decided_ms=identity.now_ms,
+    )
 
 
 def retryable(record: RecordDocument, retry_until_ms: int) -> RecordDocument:
@@ -329,6 +342,9 @@ class Upkeep(Enum):
     GIVE_UP = auto()
     """Its coordinator is gone: swap it to retryable, then clear its locks."""
 
+    RELEASE = auto()
+    """Nobody is at work on it: see that none of its locks is left lying about."""
+
     EXPIRE = auto()
     """Past its time: swap it to aborted, then finish it."""
 
@@ -338,7 +354,9 @@ def upkeep(record: RecordDocument, now_ms: int) -> Upkeep:
         return Upkeep.NOTHING if record.finalized else Upkeep.FINISH
     if record.state is State.PREPARING:
         return Upkeep.GIVE_UP if lease_over(record, now_ms) else Upkeep.NOTHING
-    return Upkeep.EXPIRE if expired(record, now_ms) else Upkeep.NOTHING
+    if expired(record, now_ms):
+        return Upkeep.EXPIRE
+    return Upkeep.RELEASE if record.state is State.RETRYABLE else Upkeep.NOTHING
 
 
 # --- unknown answers ---

@@ -6,7 +6,7 @@
 
 `docs/format.md` describes them field by field. Two habits keep them safe. Every rewrite raises `writes`, so the bytes
 of a document never repeat: an ETag may be a hash of the content, and an old one must not become valid again. And
-fields this release does not know are carried along, so that a document of the next format survives a rewrite.
+top-level fields this release does not know are carried along, so that a document of the next format survives a rewrite.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.errors import FormatTooNew, Unreadable
-from lakepact.kernel.identity import TransactionId, date_path
+from lakepact.errors import FormatTooNew, InvalidTransactionId, Unreadable
+from lakepact.kernel.identity import TransactionId, date_path, parse_transaction_id
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Cell,
@@ -159,12 +159,22 @@ def name_of_record(transaction_id: TransactionId) -> str:
     return f"transactions/{date_path(transaction_id)}/{transaction_id}.json"
 
 
-def id_of_record_name(name: str) -> TransactionId:
-    return TransactionId(name.rpartition("/")[2].removesuffix(".json"))
+def id_of_record_name(name: str) -> TransactionId | None:
+    """The id a record's name spells, or None if this is no record: a bucket may hold folder markers and strays."""
+    try:
+        transaction_id = parse_transaction_id(name.rpartition("/")[2].removesuffix(".json"))
+    except InvalidTransactionId:
+        return None
+    return transaction_id if name_of_record(transaction_id) == name else None
 
 
 def name_prefix_of_staged(transaction_id: TransactionId) -> str:
     return f"staged/{date_path(transaction_id)}/{transaction_id}/"
+
+
+def sequence_of_staged_name(name: str) -> int:
+    digits = name.rpartition("/")[2].removesuffix(".json")
+    return int(digits) if digits.isdecimal() else 0
 
 
 def name_of_staged(transaction_id: TransactionId, sequence: int) -> str:

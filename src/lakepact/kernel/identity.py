@@ -14,6 +14,8 @@ from lakepact.errors import InvalidTransactionId
 TransactionId = NewType("TransactionId", str)
 
 _DAY_MS = 86_400_000
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last one that has a date path."""
 
 
 def uuid7(now_ms: int, random_bits: int) -> TransactionId:
@@ -32,7 +34,7 @@ def parse_transaction_id(text: str) -> TransactionId:
         parsed = uuid.UUID(text)
     except (ValueError, AttributeError, TypeError):
         parsed = None
-    if parsed is None or parsed.version != 7 or parsed.variant != uuid.RFC_4122:
+    if parsed is None or parsed.version != 7 or parsed.variant != uuid.RFC_4122 or parsed.int >> 80 > _LAST_MS:
         raise InvalidTransactionId(f"{text!r} is not a UUIDv7; generate the transaction id (Idempotency-Key) as UUIDv7")
     return TransactionId(str(parsed))
 

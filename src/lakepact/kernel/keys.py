@@ -51,8 +51,8 @@ def check_key(key: str, max_key_bytes: int) -> Key:
             raise IllegalKey(f"key {_short(key)!r} has an empty segment; join non-empty segments with key_of()")
         if any(unicodedata.category(character) == "Cc" for character in segment):
             raise IllegalKey(f"key {_short(key)!r} holds a control character; leave it out of the name")
-        if segment.replace("%25", "").replace("%2F", "").count("%"):
-            raise IllegalKey(f"key {_short(key)!r} is not in canonical form; build it with key_of(), which escapes '%'")
+    if key_of(*segments_of(Key(key))) != key:
+        raise IllegalKey(f"key {_short(key)!r} is not in canonical form; build it with key_of(), which escapes '%'")
     if len(name_of_cell(Key(key))) > MAX_NAME_BYTES:
         raise IllegalKey(f"key {_short(key)!r} needs more than {MAX_NAME_BYTES} bytes as a name; shorten its segments")
     return Key(key)

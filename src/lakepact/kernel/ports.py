@@ -135,7 +135,10 @@ class DocumentStore(Protocol):
         ...
 
     async def list(self, prefix: str, after: str | None, limit: int) -> Sequence[DocumentEntry]:
-        """Up to `limit` names that begin with `prefix` and sort after `after` (bytewise), in order."""
+        """Up to `limit` names that begin with `prefix` and sort after `after` (bytewise), in order.
+
+        Fewer than `limit` means that there are no more.
+        """
         ...
 
     async def delete(self, name: str) -> None:
@@ -176,7 +179,8 @@ class CellStore(Protocol):
         A transaction without writes is allowed and is still recorded.
         `Conflict` is final and stored, unless `settle_conflict` is false: then the transaction is `retryable`, and
         the caller commits it again with a new plan or calls `fail`. `Busy` means nothing was applied.
-        Raises `OutcomeUnknown` only if the outcome really is unknown.
+        Raises `OutcomeUnknown` only if the outcome really is unknown: the store did not say, or another attempt under
+        the same id has not ended in time.
         The plan of an open transaction comes from `seal` (then `sealed` is set); a prepared one is committed as it
         was prepared, with the answer given here.
         """

@@ -14,7 +14,7 @@ over or killed at any line: what it knows is only ever a reason to try a swap, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -54,8 +54,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Another undecided transaction is in the way."""
+    """Another undecided transaction is in the way, on this cell."""
 
+    key: Key
     owner: TransactionId
     hopeless: bool
     """It will hold its locks for longer than this call may take."""
@@ -66,8 +67,33 @@ class Fenced:
     """Our record was swapped by somebody else: this epoch is over."""
 
 
+@dataclass(frozen=True, slots=True)
+class AllHeld:
+    """Every lock of this round is held."""
+
+    cells: Mapping[Key, CellVersion]
+
+
+@dataclass(frozen=True, slots=True)
+class SomeMoved:
+    """A conflict: these cells are not at their planned revisions."""
+
+    moved: tuple[Moved, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Others are in the way, on these cells."""
+
+    blocked: tuple[Blocked, ...]
+
+    @property
+    def hopeless(self) -> bool:
+        return any(each.hopeless for each in self.blocked)
+
+
 LockResult: TypeAlias = Held | Moved | Blocked | Fenced
-RoundResult: TypeAlias = dict[Key, CellVersion] | tuple[Moved, ...] | Blocked | Fenced
+RoundResult: TypeAlias = AllHeld | SomeMoved | Collision | Fenced
 
 
 class Coordinator:
@@ -80,10 +106,14 @@ class Coordinator:
         """Prepare only: stop with all locks held, those of read cells too."""
 
         self._owner = access.fresh_owner()
+        self._shared = False
+        """Another attempt under the same id has been met: what it did or will do is not ours to deny."""
+
+        self._contended: set[Key] = set()
+        """Cells on which another transaction was met: these are locked first, in key order."""
 
     async def run(self) -> PrepareResult:
         record: RecordVersion | None = None
-        collided = False
         attempt = 0
         try:
             while True:
@@ -92,35 +122,54 @@ class Coordinator:
                     if not isinstance(claimed, _Claimed):
                         return claimed
                     record = claimed.version
-                outcome = await (self._lock_in_order(record) if collided else self._lock_side_by_side(record))
-                if isinstance(outcome, dict) and not record.document.reads_locked:
+                outcome = await self._lock_all(record)
+                if isinstance(outcome, AllHeld) and not record.document.reads_locked:
                     outcome = await self._validate(record.document) or outcome
                 attempt += 1
+                done: PrepareResult | None = None
                 match outcome:
-                    case dict():
-                        done = await self._decide(record, outcome)
-                    case Blocked(hopeless=False) if self._worth_another(attempt):
-                        collided = True
-                        record = await self._step_back(record, attempt)
-                        continue
-                    case Blocked(owner):
-                        done = await self._give_up(record, owner)
-                    case Fenced():
-                        done = None
-                    case moved:
+                    case AllHeld(cells):
+                        done = await self._decide(record, cells)
+                    case SomeMoved(moved):
                         done = await self._conflict(record, moved)
+                    case Collision(blocked):
+                        self._contended.update(each.key for each in blocked)
+                        if not outcome.hopeless and self._worth_another(attempt):
+                            record = await self._step_back(record, attempt)
+                            self._shared = self._shared or record is None
+                            continue
+                        done = await self._give_up(record, blocked[0].owner)
+                    case Fenced():
+                        pass
                 if done is not None:
                     return done
-                record = None
+                # Somebody swapped our record: to make way for themselves, or to go on under the same id.
+                record, self._shared = None, True
                 if not self._worth_another(attempt):
-                    return self._busy(None)
-        except DeadlinePassed:
+                    return await self._last_word()
+        except DeadlinePassed as error:
+            if record is None and self._shared:
+                raise self._unknown() from error
             # The commit swap was never sent, and never will be: nothing is applied. The lease frees the cells.
             return self._busy(None)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             if record is not None:
                 self._access.tasks.background(self._abandon(record))
+            elif self._shared:
+                raise self._unknown() from error
             raise
+
+    async def _last_word(self) -> PrepareResult:
+        """We no longer own the record and stop trying: what it says now is all we may say."""
+        found = await self._access.record(self._transaction.id)
+        if found is not None and found.document.state.final:
+            return replay(found.document)
+        if found is not None and found.document.state is State.RETRYABLE:
+            return self._busy(None)
+        raise self._unknown()
+
+    def _unknown(self) -> OutcomeUnknown:
+        return OutcomeUnknown(self._transaction.id, "another attempt under the same id has not ended yet")
 
     def _worth_another(self, attempt: int) -> bool:
         """Whether there is time for one more attempt and, should it fail, for giving up in good order."""
@@ -157,13 +206,15 @@ class Coordinator:
                     if version is not None:
                         return _Claimed(version)
                 case Claim.WAIT:
-                    await self._access.pause(attempt)
+                    self._shared = True
                 case Claim.COMMIT_PREPARED:
                     done = await self._commit_prepared(found)
                     if done is not None:
                         return done
                 case Claim.EXPIRE:
                     await self._access.write_record(found, decide.aborted(found.document, self._access.now_ms()))
+                    continue
+            await self._access.pause(attempt)
             attempt += 1
 
     async def _create_beside_reading(self, record: RecordDocument) -> RecordVersion | None:
@@ -181,9 +232,9 @@ class Coordinator:
         return created[0]
 
     async def _take_over(self, found: RecordVersion) -> RecordVersion | None:
-        if found.document.state is State.OPEN and not self._transaction.sealed:
+        if found.document.staged and not self._transaction.sealed:
             raise WrongState(
-                f"transaction {found.document.id} is open; call seal() first and commit the plan it returns"
+                f"transaction {found.document.id} was begun; call seal() first and commit the plan it returns"
             )
         taken = decide.taken_over(
             found.document, self._transaction, self._access.identity(self._owner), lock_reads=self._hold
@@ -199,38 +250,32 @@ class Coordinator:
 
     # --- 3: the locks ---
 
-    async def _lock_side_by_side(self, record: RecordVersion) -> RoundResult:
-        wanted = _wanted_locks(record.document)
-        results = await self._access.tasks.all(
-            [self._lock(record.document, key, revision, patient=False) for key, revision in wanted.items()]
-        )
-        held: dict[Key, CellVersion] = {}
-        moved: list[Moved] = []
-        blocked: Blocked | None = None
-        for key, result in zip(wanted, results, strict=True):
-            match result:
-                case Held(version):
-                    held[key] = version
-                case Moved():
-                    moved.append(result)
-                case Blocked():
-                    blocked = blocked or result
-                case Fenced():
-                    return result
-        return tuple(moved) or blocked or held
+    async def _lock_all(self, record: RecordVersion) -> RoundResult:
+        """First the contended cells, one after another in key order, waiting at each; then all others side by side.
 
-    async def _lock_in_order(self, record: RecordVersion) -> RoundResult:
-        """After a collision: one after another in key order, waiting at each, so that one contender gets through."""
+        Whoever waits holds only contended cells that come earlier in the order, and whoever is blocked on any other
+        cell steps back. So waiting never goes in a circle, and one contender always gets through.
+        """
+        wanted = _wanted_locks(record.document)
         held: dict[Key, CellVersion] = {}
-        for key, revision in sorted(_wanted_locks(record.document).items()):
-            match await self._lock(record.document, key, revision, patient=True):
+        for key in sorted(self._contended & wanted.keys()):
+            match await self._lock(record.document, key, wanted[key], patient=True):
                 case Held(version):
                     held[key] = version
                 case Moved() as moved:
-                    return (moved,)
-                case other:
-                    return other
-        return held
+                    return SomeMoved((moved,))
+                case Blocked() as blocked:
+                    return Collision((blocked,))
+                case Fenced() as fenced:
+                    return fenced
+        others = [key for key in wanted if key not in held]
+        results = await self._access.tasks.all(
+            [self._lock(record.document, key, wanted[key], patient=False) for key in others]
+        )
+        if any(isinstance(result, Fenced) for result in results):
+            return Fenced()
+        held.update({key: got.version for key, got in zip(others, results, strict=True) if isinstance(got, Held)})
+        return _trouble_in(results) or AllHeld(held)
 
     async def _lock(self, record: RecordDocument, key: Key, expected: int, *, patient: bool) -> LockResult:
         """Put our lock on the effective cell in one swap: over another's committed value, or over a stale lock.
@@ -260,7 +305,7 @@ class Coordinator:
                 if not await self._resolver.end_if_over(in_the_way):
                     hopeless = self._outlasts_this_call(in_the_way)
                     if hopeless or not patient or attempt >= self._access.settings.attempts:
-                        return Blocked(in_the_way.id, hopeless)
+                        return Blocked(key, in_the_way.id, hopeless)
                     await self._access.pause(attempt)
             elif resolved.standing is not Standing.UNDECIDED and resolved.cell.revision == expected:
                 written = await self._access.lock_cell(version, version.document.rewritten(resolved.cell, lock))
@@ -284,18 +329,17 @@ class Coordinator:
 
     # --- 4: validation ---
 
-    async def _validate(self, record: RecordDocument) -> tuple[Moved, ...] | Blocked | None:
+    async def _validate(self, record: RecordDocument) -> SomeMoved | Collision | None:
         """Read again what was only read. A foreign undecided lock counts as in the way: it may be our write skew."""
         results = await self._access.tasks.all(
             [self._validate_read(key, revision) for key, revision in record.reads.items()]
         )
-        moved = tuple(result for result in results if isinstance(result, Moved))
-        return moved or next((result for result in results if isinstance(result, Blocked)), None)
+        return _trouble_in(results)
 
     async def _validate_read(self, key: Key, expected: int) -> Moved | Blocked | None:
         _, resolved = await self._resolver.effective(await self._access.cell(key))
-        if resolved.standing is Standing.UNDECIDED:
-            return Blocked(blocker(resolved).id, self._outlasts_this_call(blocker(resolved)))
+        if resolved.standing is Standing.UNDECIDED and key in blocker(resolved).plan:
+            return Blocked(key, blocker(resolved).id, self._outlasts_this_call(blocker(resolved)))
         if resolved.cell.revision != expected:
             return Moved(key, expected, resolved.cell.revision)
         return None
@@ -319,20 +363,20 @@ class Coordinator:
             raise OutcomeUnknown(record.document.id, str(error)) from error
         if committed is None:
             return None
-        self._access.tasks.background(self._finish(committed, held))
+        self._clean_up(committed, held)
         return Committed(record.document.id, committed.document.answer or {})
 
     async def _conflict(self, record: RecordVersion, moved: tuple[Moved, ...]) -> Conflict | None:
         """A refusal is an answer only once our own record says so."""
         everything = await self._survey(record.document, moved)
-        now_ms = self._access.now_ms()
         if self._settle_conflict:
-            refused = await self._access.write_record(record, decide.failed(record.document, now_ms, moved=everything))
+            refusal = decide.failed(record.document, self._access.identity(self._owner), moved=everything)
+            refused = await self._access.write_record(record, refusal)
         else:
             refused = await self._resolver.give_up(record)
         if refused is None:
             return None
-        self._access.tasks.background(self._finish(refused, {}))
+        self._clean_up(refused)
         return Conflict(record.document.id, everything, final=self._settle_conflict)
 
     async def _survey(self, record: RecordDocument, moved: tuple[Moved, ...]) -> tuple[Moved, ...]:
@@ -342,7 +386,7 @@ class Coordinator:
 
         async def look(key: Key) -> None:
             version = await self._access.cell(key)
-            if version.document.lock is not None and version.document.lock.transaction == record.id:
+            if version.document.lock == Lock(record.id, record.epoch):
                 return
             _, resolved = await self._resolver.effective(version)
             if resolved.cell.revision != expected[key]:
@@ -355,7 +399,7 @@ class Coordinator:
         given_up = await self._resolver.give_up(record)
         if given_up is None:
             return None
-        self._access.tasks.background(self._finish(given_up, {}))
+        self._clean_up(given_up)
         return self._busy(owner)
 
     def _busy(self, owner: TransactionId | None) -> Busy:
@@ -363,23 +407,30 @@ class Coordinator:
 
     # --- 6: after the answer ---
 
-    async def _finish(self, record: RecordVersion, held: Mapping[Key, CellVersion]) -> None:
+    def _clean_up(self, record: RecordVersion, held: Mapping[Key, CellVersion] | None = None) -> None:
         """Best effort: whoever meets a lock we leave behind resolves it, and recovery does the rest."""
-        if record.document.state.final:
-            await self._resolver.finish(record, held)
-        else:
-            await self._resolver.release(record.document, held)
+        self._access.tasks.background(Resolver(self._access.anew()).clean_up(record, held))
 
     async def _abandon(self, record: RecordVersion) -> None:
         """The store failed us before the commit swap was sent, so it never will be: free the cells and the id."""
-        given_up = await self._resolver.give_up(record)
+        resolver = Resolver(self._access.anew())
+        given_up = await resolver.give_up(record)
         if given_up is not None:
-            await self._resolver.release(given_up.document)
+            await resolver.clean_up(given_up)
 
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
     version: RecordVersion
+
+
+def _trouble_in(results: Sequence[LockResult | None]) -> SomeMoved | Collision | None:
+    """What keeps a round from going on. A cell that has moved decides, whoever else is in the way."""
+    moved = tuple(result for result in results if isinstance(result, Moved))
+    blocked = tuple(result for result in results if isinstance(result, Blocked))
+    if moved:
+        return SomeMoved(moved)
+    return Collision(blocked) if blocked else None
 
 
 def _wanted_locks(record: RecordDocument) -> dict[Key, int]:

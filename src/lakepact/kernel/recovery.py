@@ -9,13 +9,13 @@ done by one runner only; it converges whoever does it and how often.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakepact.errors import Damaged, StoreUnavailable
 from lakepact.kernel import decide
-from lakepact.kernel.access import Access, RecordVersion, Remembered
+from lakepact.kernel.access import Access, DeadlinePassed, RecordVersion, Remembered
 from lakepact.kernel.decide import Upkeep
-from lakepact.kernel.documents import id_of_record_name, name_prefix_of_staged
+from lakepact.kernel.documents import id_of_record_name, name_of_record, name_prefix_of_staged
 from lakepact.kernel.identity import timestamp_ms
 from lakepact.kernel.model import Collection, Recovery, State, TransactionPage
 from lakepact.kernel.ports import DocumentEntry
@@ -44,26 +44,33 @@ class Recoverer:
     # --- recover ---
 
     async def recover(self, limit: int) -> Recovery:
+        """One pass, or as much of it as the limit and the deadline allow; the next call goes on where it stopped."""
         total = Recovery()
         examined = 0
-        after = self._rounds.recover_after
-        while examined < limit:
-            entries = await self._access.list(_RECORDS, after, min(_BATCH, limit))
-            if not entries:
-                self._rounds.recover_after = None
-                return total
-            changed = [entry for entry in entries if not self._is_quiet(entry)]
-            steps = await self._access.tasks.all([self._recover_one(entry) for entry in changed])
-            total = _sum([total, *steps])
-            examined += max(1, len(changed))
-            after = entries[-1].name
-        self._rounds.recover_after = after
-        return Recovery(total.finished, total.given_up, total.expired, total.left, more=True)
+        try:
+            while examined < limit:
+                entries = await self._access.list(_RECORDS, self._rounds.recover_after, self._access.settings.max_page)
+                if not entries:
+                    self._rounds.recover_after = None
+                    return total
+                changed = [entry for entry in entries if not self._is_quiet(entry)][: limit - examined]
+                steps = await self._access.tasks.all([self._recover_one(entry) for entry in changed])
+                total = _sum([total, *steps])
+                examined += len(changed)
+                self._rounds.recover_after = changed[-1].name if examined == limit else entries[-1].name
+        except DeadlinePassed:
+            pass
+        return replace(total, more=True)
 
     async def _recover_one(self, entry: DocumentEntry) -> Recovery:
+        transaction_id = id_of_record_name(entry.name)
+        if transaction_id is None:
+            return Recovery()
         try:
-            version = await self._access.record(id_of_record_name(entry.name))
+            version = await self._access.record(transaction_id)
             return await self._settle(entry, version) if version is not None else Recovery()
+        except DeadlinePassed:
+            raise
         except (StoreUnavailable, Damaged):
             # One record that cannot be read must not keep the others from being finished.
             return Recovery(left=1)
@@ -83,6 +90,9 @@ class Recoverer:
                     return Recovery(left=1)
                 released = await self._resolver.release(given_up.document)
                 return Recovery(given_up=1, left=0 if released else 1)
+            case Upkeep.RELEASE:
+                released = await self._resolver.release(version.document)
+                return Recovery(left=0 if released else 1)
             case Upkeep.EXPIRE:
                 aborted = await self._access.write_record(
                     version, decide.aborted(version.document, self._access.now_ms())
@@ -102,54 +112,68 @@ class Recoverer:
 
         Age alone never decides: only a finalized record is trimmed, and only a trimmed one is deleted.
         """
-        trimmed = deleted = examined = 0
-        after = self._rounds.collect_after
-        while examined < limit:
-            entries = await self._access.list(_RECORDS, after, min(_BATCH, limit))
-            entries = [entry for entry in entries if self._old_enough_to_trim(entry)]
-            if not entries:
-                self._rounds.collect_after = None
-                return Collection(trimmed, deleted)
-            steps = await self._access.tasks.all([self._collect_one(entry) for entry in entries])
-            trimmed += sum(step.trimmed for step in steps)
-            deleted += sum(step.deleted for step in steps)
-            examined += len(entries)
-            after = entries[-1].name
-        self._rounds.collect_after = after
-        return Collection(trimmed, deleted, more=True)
+        total = Collection()
+        examined = 0
+        try:
+            while examined < limit:
+                entries = await self._access.list(_RECORDS, self._rounds.collect_after, min(_BATCH, limit))
+                if not entries or self._too_young(entries[0]):
+                    self._rounds.collect_after = None
+                    return total
+                steps = await self._access.tasks.all([self._collect_one(entry) for entry in entries])
+                total = Collection(
+                    total.trimmed + sum(step.trimmed for step in steps),
+                    total.deleted + sum(step.deleted for step in steps),
+                )
+                examined += len(entries)
+                self._rounds.collect_after = entries[-1].name
+        except DeadlinePassed:
+            pass
+        return replace(total, more=True)
 
-    def _old_enough_to_trim(self, entry: DocumentEntry) -> bool:
-        made_ms = timestamp_ms(id_of_record_name(entry.name))
-        return made_ms < self._access.now_ms() - self._access.settings.trim_after_s * 1000
+    def _too_young(self, entry: DocumentEntry) -> bool:
+        """Records are listed by the date of their ids, so after the first that is too young there is nothing to do."""
+        transaction_id = id_of_record_name(entry.name)
+        oldest_kept_ms = self._access.now_ms() - self._access.settings.trim_after_s * 1000
+        return transaction_id is not None and timestamp_ms(transaction_id) >= oldest_kept_ms
 
     async def _collect_one(self, entry: DocumentEntry) -> Collection:
-        settings, now_ms = self._access.settings, self._access.now_ms()
+        transaction_id = id_of_record_name(entry.name)
+        if transaction_id is None or self._too_young(entry):
+            return Collection()
         try:
-            version = await self._access.record(id_of_record_name(entry.name))
+            version = await self._access.record(transaction_id)
             if version is None or not version.document.finalized:
                 return Collection()
-            record = version.document
-            decided_ms = record.decided_ms or now_ms
-            if not record.trimmed:
-                if decided_ms > now_ms - settings.trim_after_s * 1000:
-                    return Collection()
-                if record.staged:
-                    await self._delete_staged(version)
-                swapped = await self._access.swap_record_once(version, decide.trimmed(record))
-                return Collection(trimmed=1 if swapped is not None else 0)
-            horizon_ms = settings.horizon_days * _DAY_MS + int(settings.slack_s * 1000)
-            if max(timestamp_ms(record.id), decided_ms) < now_ms - horizon_ms:
-                # A lock that came late, after the record was finalized, must not outlive it. By now none can come.
-                if not await self._resolver.release(record):
-                    return Collection()
-                if record.staged:
-                    await self._delete_staged(version)
-                await self._access.delete(entry.name)
-                self._rounds.quiet.forget(entry.name)
-                return Collection(deleted=1)
-            return Collection()
+            return await (self._delete(version) if version.document.trimmed else self._trim(version))
+        except DeadlinePassed:
+            raise
         except (StoreUnavailable, Damaged):
             return Collection()
+
+    async def _trim(self, version: RecordVersion) -> Collection:
+        record = version.document
+        if (record.decided_ms or 0) > self._access.now_ms() - self._access.settings.trim_after_s * 1000:
+            return Collection()
+        if record.staged:
+            await self._delete_staged(version)
+        swapped = await self._access.swap_record_once(version, decide.trimmed(record))
+        return Collection(trimmed=1 if swapped is not None else 0)
+
+    async def _delete(self, version: RecordVersion) -> Collection:
+        record, settings = version.document, self._access.settings
+        kept_ms = settings.horizon_days * _DAY_MS + int(settings.slack_s * 1000)
+        if max(timestamp_ms(record.id), record.decided_ms or 0) >= self._access.now_ms() - kept_ms:
+            return Collection()
+        # A lock that came late, after the record was finalized, must not outlive it. By now none can come any more.
+        if not await self._resolver.release(record):
+            return Collection()
+        if record.staged:
+            await self._delete_staged(version)
+        name = name_of_record(record.id)
+        await self._access.delete(name)
+        self._rounds.quiet.forget(name)
+        return Collection(deleted=1)
 
     async def _delete_staged(self, version: RecordVersion) -> None:
         """The staging log of a finished transaction: nobody folds it again."""
@@ -164,9 +188,8 @@ class Recoverer:
     ) -> TransactionPage:
         wanted = frozenset(states) or frozenset(State)
         entries = await self._access.list(_RECORDS, after, limit)
-        versions = await self._access.tasks.all(
-            [self._access.record(id_of_record_name(entry.name)) for entry in entries]
-        )
+        ids = [transaction_id for entry in entries if (transaction_id := id_of_record_name(entry.name)) is not None]
+        versions = await self._access.tasks.all([self._access.record(transaction_id) for transaction_id in ids])
         found = tuple(
             version.document.public()
             for version in versions

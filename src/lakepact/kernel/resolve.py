@@ -68,6 +68,13 @@ class Resolver:
             return False
         return await self._access.write_record(version, decide.finalized(version.document)) is not None
 
+    async def clean_up(self, version: RecordVersion, held: Mapping[Key, CellVersion] | None = None) -> None:
+        """What is left to do once a transaction is decided, or retryable."""
+        if version.document.state.final:
+            await self.finish(version, held)
+        else:
+            await self.release(version.document, held)
+
     async def release(self, record: RecordDocument, held: Mapping[Key, CellVersion] | None = None) -> bool:
         """See to it that no touched cell carries a lock of this transaction any more, its value applied if committed.
 

@@ -61,11 +61,8 @@ class KernelSettings:
     max_backoff_s: float = 1.0
     """The longest pause between two attempts."""
 
-    cached_cells: int = 20_000
-    """Cells remembered with their version tokens, to save the first read of a commit."""
-
-    cached_records: int = 10_000
-    """Decided records remembered, to resolve locks without asking again."""
+    cached_bytes: int = 67_108_864
+    """Memory for cells with their version tokens, and as much again for decided records. It saves requests."""
 
     write_format: int = 1
     """The document format written. A release reads this one and the next."""

@@ -29,7 +29,7 @@ class FileBlobs:
 
     @classmethod
     async def open(cls, root: Path) -> Self:
-        disk = Disk(root.absolute())
+        disk = Disk(root)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-blobs")
         store = cls(disk, threads)
         try:

@@ -36,7 +36,7 @@ class FileDocuments:
 
     @classmethod
     async def open(cls, root: Path) -> Self:
-        disk = Disk(root.absolute())
+        disk = Disk(root)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-files")
         store = cls(disk, threads)
         try:

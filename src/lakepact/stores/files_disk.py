@@ -48,9 +48,9 @@ class Disk:
     """Files below one root folder, by name. A name's `/` is a folder."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self._temporary = root / TEMPORARY
-        self._locks = root / LOCKS
+        self.root = root.absolute()
+        self._temporary = self.root / TEMPORARY
+        self._locks = self.root / LOCKS
         # flock is per open file, and every holder opens the file anew; the thread lock only spares threads of this
         # process the polling.
         self._thread_locks = [threading.Lock() for _ in range(_STRIPES)]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import obstore
-from obstore import ObjectMeta
 
 from lakepact.stores.objects_answers import unavailable
 from lakepact.stores.objects_client import Bucket
 
-_CHUNK = 1_000
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_MAX_CHUNK: Final = 1_000
 
 
 async def list_objects(bucket: Bucket, prefix: str, after: str | None, limit: int) -> list[tuple[str, ObjectMeta]]:
@@ -27,7 +30,7 @@ async def list_objects(bucket: Bucket, prefix: str, after: str | None, limit: in
     found: list[tuple[str, ObjectMeta]] = []
     try:
         async with bucket.turns:
-            async for chunk in _chunks(bucket, begin, beyond):
+            async for chunk in _chunks(bucket, begin, beyond, limit):
                 for meta in chunk:
                     path = meta["path"]
                     if path.startswith(begin) and (beyond is None or path > beyond):
@@ -44,13 +47,15 @@ async def list_objects(bucket: Bucket, prefix: str, after: str | None, limit: in
     return found
 
 
-def _chunks(bucket: Bucket, begin: str, beyond: str | None) -> AsyncIterator[Sequence[ObjectMeta]]:
+def _chunks(bucket: Bucket, begin: str, beyond: str | None, limit: int) -> AsyncIterator[Sequence[ObjectMeta]]:
     folder, _, rest = begin.rpartition("/")
     # Listing begins after the offset, so the last character of the prefix is left off: the prefix may itself be a name.
     offset = max(begin[:-1] if rest else "", beyond or "") if bucket.lists_in_order else ""
+    # A chunk is filled before it is handed over, with as many requests as that takes: never ask for more than a page.
+    size = min(limit, _MAX_CHUNK) if bucket.lists_in_order else _MAX_CHUNK
     if offset:
         try:
-            return obstore.list(bucket.reading, folder or None, offset=offset, chunk_size=_CHUNK)
+            return obstore.list(bucket.reading, folder or None, offset=offset, chunk_size=size)
         except ValueError:
             pass  # not an object name (any text may be a cursor): begin at the beginning instead
-    return obstore.list(bucket.reading, folder or None, chunk_size=_CHUNK)
+    return obstore.list(bucket.reading, folder or None, chunk_size=size)

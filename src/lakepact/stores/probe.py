@@ -23,22 +23,20 @@ async def probe(documents: DocumentStore, rng: Rng) -> None:
 
     Raises StoreUnavailable if it gave no clean answer. The documents used are removed again.
     """
-    name = f"probe/{rng.bits(128):032x}"
+    folder = f"probe/{rng.bits(128):032x}"
+    name, unused = f"{folder}/document", f"{folder}/unused"
     try:
-        await _try_out(documents, name)
+        await _try_out(documents, name, unused)
     finally:
-        # A leftover is a few bytes under a name nobody reads; the verdict matters more.
-        with suppress(LakepactError):
-            await documents.delete(name)
+        for written in (name, unused):
+            # A leftover is a few bytes under a name nobody reads; the verdict matters more.
+            with suppress(LakepactError):
+                await documents.delete(written)
 
 
-async def _try_out(documents: DocumentStore, name: str) -> None:
+async def _try_out(documents: DocumentStore, name: str, unused: str) -> None:
     if await documents.get(name) is not None:
         raise StoreUnsuitable(f"reading the fresh name {name} returned a document; is a cache or proxy answering?")
-    _must_be_refused(
-        await documents.swap(name, "0", _THIRD),
-        "a swap of a document that does not exist was let through: the store ignores If-Match conditions",
-    )
 
     first = _must_be_applied(await documents.create(name, _FIRST), "create a document")
     await _must_read(documents, name, _FIRST, first, "was created")
@@ -60,6 +58,11 @@ async def _try_out(documents: DocumentStore, name: str) -> None:
         "a swap with an outdated token was let through: the store ignores If-Match conditions",
     )
     await _must_read(documents, name, _SECOND, second, "was swapped, and swapped again in vain")
+
+    _must_be_refused(
+        await documents.swap(unused, second, _THIRD),
+        "a swap of a document that does not exist was let through: the store ignores If-Match conditions",
+    )
 
     listed = [entry.name for entry in await documents.list(name, None, 10)]
     if listed != [name]:

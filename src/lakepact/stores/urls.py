@@ -29,7 +29,6 @@ _STORE_FORMS: Final = (
     "az://container/prefix",
 )
 _BLOB_FORMS: Final = tuple(form for form in _STORE_FORMS if not form.startswith(("sqlite", "postgresql")))
-_OBJECT_SCHEMES: Final = ("s3", "gs", "az")
 _DEFAULT_SETTINGS: Final = KernelSettings()
 
 
@@ -53,7 +52,7 @@ async def open_store(
     if scheme == "sqlite":
         from lakepact.stores.sqlite import SqliteCells
 
-        return await SqliteCells.open(_sqlite_path(url), settings, clock, rng)
+        return await SqliteCells.open(sqlite_path(url), settings, clock, rng)
     if scheme in ("postgresql", "postgres"):
         with _extra("postgres", "asyncpg"):
             from lakepact.stores.postgres import PostgresCells
@@ -81,11 +80,11 @@ async def open_documents(url: str, options: Mapping[str, str] | None = None) -> 
     if scheme == "file":
         from lakepact.stores.files import FileDocuments
 
-        return await FileDocuments.open(_file_path(url))
+        return await FileDocuments.open(file_path(url))
     with _extra("objects", "obstore"):
         from lakepact.stores.objects import ObjectDocuments
         from lakepact.stores.objects_client import Cloud
-    place = _object_place(url)
+    place = object_place(url)
     return ObjectDocuments.open(Cloud(place.scheme), place.bucket, place.prefix, options)
 
 
@@ -99,16 +98,16 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None) -> Blob
     if scheme == "file":
         from lakepact.stores.blobs import FileBlobs
 
-        return await FileBlobs.open(_file_path(url))
+        return await FileBlobs.open(file_path(url))
     with _extra("objects", "obstore"):
         from lakepact.stores.blobs_objects import ObjectBlobs
         from lakepact.stores.objects_client import Cloud
-    place = _object_place(url)
+    place = object_place(url)
     return ObjectBlobs.open(Cloud(place.scheme), place.bucket, place.prefix, options)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class ObjectPlace:
     scheme: str
     bucket: str
     prefix: str
@@ -122,7 +121,7 @@ def _scheme(url: str, forms: tuple[str, ...]) -> str:
     return scheme
 
 
-def _sqlite_path(url: str) -> Path:
+def sqlite_path(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc or parts.query or parts.fragment or len(parts.path) < 2:
         raise _unreadable(url, _STORE_FORMS)
@@ -130,21 +129,23 @@ def _sqlite_path(url: str) -> Path:
     return Path(unquote(parts.path[1:]))
 
 
-def _file_path(url: str) -> Path:
+def file_path(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or len(parts.path) < 2:
         raise _unreadable(url, _STORE_FORMS)
     return Path(unquote(parts.path))
 
 
-def _object_place(url: str) -> _Place:
-    # Not urlsplit: an object prefix may hold any character, `?` and `#` too, and is not percent-encoded.
+def object_place(url: str) -> ObjectPlace:
+    # Not urlsplit: an object prefix is taken as it is written, not percent-decoded.
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
-    if not bucket or "?" in url or "#" in url or "@" in bucket or "" in prefix.split("/")[1:]:
-        raise _unreadable(url, _STORE_FORMS)
-    return _Place(scheme, bucket, prefix)
+    odd_segment = prefix and any(segment in ("", ".", "..") for segment in prefix.split("/"))
+    # A query would be ignored silently, and `@` in the bucket means somebody put credentials there.
+    if not bucket or odd_segment or "?" in url or "#" in url or "@" in bucket:
+        raise _unreadable(url, _BLOB_FORMS)
+    return ObjectPlace(scheme, bucket, prefix)
 
 
 def _unreadable(url: str, forms: tuple[str, ...]) -> InvalidSetting:
