@@ -11,7 +11,7 @@ from lakepact.kernel.ports import CellStore
 from lakepact.stores import open_store
 from tests.bench.report import median_s, table
 from tests.bench.world import Mover, keys
-from tests.support.postgres import postgres_url
+from tests.support.postgres import running_postgres
 from tests.support.stores import place_for
 
 COUNTS = (1, 10, 100)
@@ -50,8 +50,9 @@ async def _plain(url: str) -> AsyncIterator[CellStore]:
 
 @asynccontextmanager
 async def _postgres() -> AsyncIterator[CellStore]:
-    async with postgres_url() as url, _plain(url) as store:
-        yield store
+    with running_postgres(fsync="on") as url:
+        async with _plain(url) as store:
+            yield store
 
 
 @asynccontextmanager

@@ -8,9 +8,10 @@ again must have happened exactly once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from lakepact.errors import TransactionNotFound
+from lakepact.errors import TransactionNotFound, WrongState
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, Prepared, Read, State, Transaction, Write
@@ -59,9 +60,8 @@ async def commit_at_once(store: CellStore, job: Job) -> None:
 async def commit_in_steps(store: CellStore, job: Job) -> None:
     """Begin, read, stage twice, prepare, commit: every step may be repeated with the same ids after a crash."""
     await store.begin(job.id, request_hash=job.transaction.request_hash)
-    record = await store.lookup(job.id)
-    assert record is not None
-    if record.state is State.OPEN:
+    with suppress(WrongState):
+        # Unless it was sealed before the crash: then all of it is staged already.
         await store.read_in(job.id, [LEFT, SIDE])
         await store.stage(job.id, "left", {LEFT: job.value})
         await store.stage(job.id, "right", {RIGHT: job.value})

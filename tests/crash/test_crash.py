@@ -20,7 +20,7 @@ from lakepact.runtime import SystemClock, SystemRng
 from lakepact.stores import open_store
 from tests.crash.proxy import KillingProxy
 from tests.crash.scenario import ACTS, SETTINGS, Job, audit, seed
-from tests.support.postgres import postgres_url
+from tests.support.postgres import running_postgres
 from tests.support.stores import place_for
 
 ROOT = Path(__file__).parents[2]
@@ -112,8 +112,9 @@ async def s3_site(folder: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def postgres_site(_folder: Path) -> AsyncIterator[Site]:
-    async with postgres_url() as url, KillingProxy.between(url) as proxy:
-        yield ProxiedSite(proxy, url)
+    with running_postgres() as url:
+        async with KillingProxy.between(url) as proxy:
+            yield ProxiedSite(proxy, url)
 
 
 SITES = {"sqlite": sqlite_site, "postgres": postgres_site, "file": files_site, "s3": s3_site}

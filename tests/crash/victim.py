@@ -48,11 +48,11 @@ def trap_files(trap: Trap) -> None:
     sys.addaudithook(audited)
     fsync = os.fsync
 
-    def counted_fsync(descriptor: int) -> None:
+    def counted_fsync(descriptor: Any) -> None:
         trap.operation()
         fsync(descriptor)
 
-    os.fsync = counted_fsync
+    os.fsync = counted_fsync  # type: ignore[assignment]
 
 
 def trap_sqlite(trap: Trap) -> None:
@@ -60,7 +60,7 @@ def trap_sqlite(trap: Trap) -> None:
     connect = sqlite3.connect
 
     def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+        connection: sqlite3.Connection = connect(*arguments, **options)
         connection.set_trace_callback(lambda _statement: trap.operation())
         return connection
 
@@ -98,6 +98,8 @@ async def main(url: str, options: dict[str, str], act: str, job: Job, trap: Trap
     sys.stdin.readline()
     trap.is_set = True
     await ACTS[act](store, job)
+    # One more point: it has happened, and nobody has been told.
+    trap.operation()
     await store.close()
     trap.is_set = False
     print(trap.count)

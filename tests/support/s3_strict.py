@@ -48,5 +48,6 @@ class S3Server(ObjectServer):
 
 if __name__ == "__main__":
     with S3Server().running() as server:
+        server.latency_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
         print(server.url, flush=True)
         sys.stdin.read()

@@ -313,7 +313,10 @@ class Coordinator:
                     return Held(written)
             elif resolved.standing is not Standing.UNDECIDED and fresh:
                 return Moved(key, expected, resolved.cell.revision)
-            version = None
+            # What this process has written to the cell meanwhile (a value applied in the background) needs no reading.
+            newer = self._access.remembered_cell(key)
+            version = newer if newer is not None and newer.token != version.token else None
+            fresh = False
             attempt += 1
 
     def _outlasts_this_call(self, record: RecordDocument) -> bool:
