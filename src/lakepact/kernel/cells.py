@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lakepact.errors import Contended, InvalidRequest, InvalidSetting, WrongState
+from lakepact.errors import Contended, InvalidRequest, InvalidSetting, OutcomeUnknown, StoreUnavailable, WrongState
 from lakepact.kernel import checks, decide
 from lakepact.kernel.access import Access, Memory, Ports, Remembered
 from lakepact.kernel.decide import Claim
@@ -94,6 +94,12 @@ class DocumentCells:
     async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
         nothing = Transaction(transaction_id, request_hash, answer=answer)
         nothing = checks.check_transaction(nothing, self._settings, self._now_ms())
+        try:
+            return await self._fail(nothing)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(nothing.id, str(error), attempted="failed, or committed before") from error
+
+    async def _fail(self, nothing: Transaction) -> Committed | Failed:
         access = self._access()
         identity = access.identity(access.fresh_owner())
         first = decide.preparing(nothing, identity, self._settings.write_format)
@@ -101,7 +107,7 @@ class DocumentCells:
         attempt = 0
         while failed is None:
             found = await access.record(nothing.id)
-            now = Claim.WAIT if found is None else decide.claim(found.document, request_hash, access.now_ms())
+            now = Claim.WAIT if found is None else decide.claim(found.document, nothing.request_hash, access.now_ms())
             match now:
                 case Claim.REPLAY if found is not None:
                     answered = replay(found.document)
@@ -109,9 +115,8 @@ class DocumentCells:
                         raise WrongState(f"transaction {nothing.id} has failed already, with a conflict")
                     return answered
                 case Claim.TAKE_OVER | Claim.EXPIRE if found is not None:
-                    failed = await access.write_record(
-                        found, decide.failed(found.document, identity, answer=nothing.answer)
-                    )
+                    refusal = decide.failed(found.document, identity, answer=nothing.answer)
+                    failed = await access.write_record(found, refusal)
                 case _ if attempt >= self._settings.attempts:
                     raise Contended(f"transaction {nothing.id} is being worked on under the same id; try again")
                 case _:

@@ -15,6 +15,7 @@ over or killed at any line: what it knows is only ever a reason to try a swap, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -106,9 +107,6 @@ class Coordinator:
         """Prepare only: stop with all locks held, those of read cells too."""
 
         self._owner = access.fresh_owner()
-        self._shared = False
-        """Another attempt under the same id has been met: what it did or will do is not ours to deny."""
-
         self._contended: set[Key] = set()
         """Cells on which another transaction was met: these are locked first, in key order."""
 
@@ -136,7 +134,6 @@ class Coordinator:
                         self._contended.update(each.key for each in blocked)
                         if not outcome.hopeless and self._worth_another(attempt):
                             record = await self._step_back(record, attempt)
-                            self._shared = self._shared or record is None
                             continue
                         done = await self._give_up(record, blocked[0].owner)
                     case Fenced():
@@ -144,19 +141,17 @@ class Coordinator:
                 if done is not None:
                     return done
                 # Somebody swapped our record: to make way for themselves, or to go on under the same id.
-                record, self._shared = None, True
+                record = None
                 if not self._worth_another(attempt):
                     return await self._last_word()
-        except DeadlinePassed as error:
-            if record is None and self._shared:
-                raise self._unknown() from error
-            # The commit swap was never sent, and never will be: nothing is applied. The lease frees the cells.
-            return self._busy(None)
         except StoreUnavailable as error:
-            if record is not None:
-                self._access.tasks.background(self._abandon(record))
-            elif self._shared:
-                raise self._unknown() from error
+            if record is None:
+                # Without the record in hand, what an earlier or another attempt under this id has done is not known.
+                raise OutcomeUnknown(self._transaction.id, str(error)) from error
+            # The commit swap was never sent, and never will be: nothing is applied.
+            if isinstance(error, DeadlinePassed):
+                return self._busy(None)
+            self._access.tasks.background(self._abandon(record))
             raise
 
     async def _last_word(self) -> PrepareResult:
@@ -166,10 +161,7 @@ class Coordinator:
             return replay(found.document)
         if found is not None and found.document.state is State.RETRYABLE:
             return self._busy(None)
-        raise self._unknown()
-
-    def _unknown(self) -> OutcomeUnknown:
-        return OutcomeUnknown(self._transaction.id, "another attempt under the same id has not ended yet")
+        raise OutcomeUnknown(self._transaction.id, "another attempt under the same id has not ended yet")
 
     def _worth_another(self, attempt: int) -> bool:
         """Whether there is time for one more attempt and, should it fail, for giving up in good order."""
@@ -206,7 +198,7 @@ class Coordinator:
                     if version is not None:
                         return _Claimed(version)
                 case Claim.WAIT:
-                    self._shared = True
+                    pass
                 case Claim.COMMIT_PREPARED:
                     done = await self._commit_prepared(found)
                     if done is not None:
@@ -226,7 +218,9 @@ class Coordinator:
             created.append(await self._access.write_record(None, record))
 
         async def read(key: Key) -> None:
-            await self._access.cell(key)
+            # Only to have it at hand: whoever locks the cell reads it again if this has failed.
+            with suppress(StoreUnavailable):
+                await self._access.cell(key)
 
         await self._access.tasks.all([create(), *(read(key) for key in unknown)])
         return created[0]

@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
 from lakepact.errors import DuplicateCell, InvalidRequest, Unreadable
-from lakepact.kernel.checks import check_cell_count, check_id, check_total, check_value
+from lakepact.kernel.checks import check_cell_count, check_id, check_properties, check_text, check_total, check_value
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, check_key
 from lakepact.kernel.model import Cell, Isolation, Moved, Read, State, Transaction, TransactionRecord, Value, Write
@@ -27,68 +28,81 @@ from lakepact.kernel.settings import KernelSettings
 MAX_REVISION: Final = 2**62
 """Both databases count in 64-bit integers, and the next revision must fit too."""
 
-MAX_TEXT_BYTES: Final = 1_024
-"""Hashes, operation ids and cursors are short; nothing else may be stored through them."""
+MAX_PASS: Final = 1_000
+"""Rows one pass of upkeep changes at most, in one database transaction."""
 
-# Keys made of these characters alone are legal whatever the other rules say, as long as every character may become
-# three bytes of a document name. This is the common case, and it is some thirty times quicker to see.
-_plain_key = re.compile(r"(?:[\w.-]|%2[5F])+(?:/(?:[\w.-]|%2[5F])+)*", re.ASCII).fullmatch
+# Keys made of these characters alone are legal as long as every character may become three bytes of a document name.
+# This is the common case, and it is much quicker to see.
+_plain_key = re.compile(r"[\w./-]+", re.ASCII).fullmatch
 _MAX_PLAIN_KEY: Final = 290
 
 _ANSWER: Final = Key("(answer)")
-_PROPERTIES: Final = Key("(properties)")
 
 
-# --- requests ----------------------------------------------------------------------------------------------------------
+# --- requests ---
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedWrite:
-    key: Key
-    revision: int
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedTransaction:
-    """A transaction that passed every check, its values encoded."""
+    """A transaction that passed every check, its values encoded. Written cells lie in three lists side by side."""
 
     id: TransactionId
     request_hash: str
-    writes: tuple[EncodedWrite, ...]
+    keys: list[Key]
+    revisions: list[int]
+    values: list[str | None]
     reads: tuple[Read, ...]
     answer: str
     answer_value: Value
     plan: str
     sealed: bool
 
+    def expected(self) -> dict[Key, int]:
+        """The planned revision of every cell, written or read."""
+        expected = dict(zip(self.keys, self.revisions, strict=True))
+        expected.update((read.key, read.revision) for read in self.reads)
+        return expected
+
 
 def encode_transaction(transaction: Transaction, settings: KernelSettings, now_ms: int) -> EncodedTransaction:
     """Check the whole request and encode it, or say what is wrong with it."""
     transaction_id = check_id(transaction.id, settings, now_ms)
-    check_text("request_hash", transaction.request_hash)
+    storable_text("request_hash", transaction.request_hash)
     check_cell_count(len(transaction.writes) + len(transaction.reads), settings)
-    seen: set[str] = set()
-    writes: list[EncodedWrite] = []
+    longest = settings.max_key_bytes
+    keys: list[Key] = []
+    revisions: list[int] = []
+    values: list[str | None] = []
     planned: list[str] = []
     total = 0
     for write in transaction.writes:
-        json_key = _json_key(write.key, settings)
-        _check_cell(write.key, write.revision, seen)
-        value = encode_value(write.key, write.value, settings)
-        total += len(value) if value is not None else 0
-        writes.append(EncodedWrite(write.key, write.revision, value))
-        planned.append(f"[{json_key},{write.revision},{value or 'null'}]")
+        key, revision = write.key, write.revision
+        json_key = _json_key(key, longest)
+        if not 0 <= revision < MAX_REVISION:
+            raise _impossible(key, revision)
+        value = encode_value(key, write.value, settings)
+        if value is not None:
+            total += len(value)
+            planned.append(f"[{json_key},{revision},{value}]")
+        else:
+            planned.append(f"[{json_key},{revision},null]")
+        keys.append(key)
+        revisions.append(revision)
+        values.append(value)
     depended: list[str] = []
     for read in transaction.reads:
-        depended.append(f"[{_json_key(read.key, settings)},{read.revision}]")
-        _check_cell(read.key, read.revision, seen)
+        depended.append(f"[{_json_key(read.key, longest)},{read.revision}]")
+        if not 0 <= read.revision < MAX_REVISION:
+            raise _impossible(read.key, read.revision)
+    _check_distinct([*keys, *(read.key for read in transaction.reads)])
     answer = encode_value(_ANSWER, transaction.answer, settings) or "{}"
     check_total(total + len(answer), settings)
     return EncodedTransaction(
         id=transaction_id,
         request_hash=transaction.request_hash,
-        writes=tuple(writes),
+        keys=keys,
+        revisions=revisions,
+        values=values,
         reads=transaction.reads,
         answer=answer,
         answer_value=transaction.answer,
@@ -98,25 +112,25 @@ def encode_transaction(transaction: Transaction, settings: KernelSettings, now_m
 
 
 def encode_value(key: Key, value: Value | None, settings: KernelSettings) -> str | None:
+    """The value as JSON text, if it is one that JSON gives back unchanged, within the limit."""
     if value is None:
         return None
-    if isinstance(value, dict):
-        try:
-            data = orjson.dumps(value)
-        except (TypeError, ValueError):
-            data = b""
-        if data and len(data) <= settings.max_value_bytes:
+    try:
+        data = orjson.dumps(value)
+        if type(value) is dict and len(data) <= settings.max_value_bytes and orjson.loads(data) == value:
             return data.decode()
-    check_value(key, value, settings)
-    raise InvalidRequest(f"cell {key!r}: a value is a plain dict, not {type(value).__name__}")
+    except (TypeError, ValueError):
+        pass
+    # Something is wrong with it, or at least unusual: the kernel's own check says what.
+    return orjson.dumps(check_value(key, value, settings).value).decode()
 
 
 def encode_answer(answer: Value | None, settings: KernelSettings) -> str | None:
     return encode_value(_ANSWER, answer, settings)
 
 
-def encode_properties(properties: Mapping[str, str] | None, settings: KernelSettings) -> str:
-    return encode_value(_PROPERTIES, dict(properties or {}), settings) or "{}"
+def encode_properties(properties: Mapping[str, str] | None) -> str:
+    return orjson.dumps(check_properties(properties or {})).decode()
 
 
 def encode_staged(writes: Mapping[Key, Value | None], settings: KernelSettings) -> dict[Key, str | None]:
@@ -132,9 +146,8 @@ def staged_bytes(values: Iterable[str | None]) -> int:
 
 
 def legal_key(key: str, settings: KernelSettings) -> Key:
-    if len(key) <= _MAX_PLAIN_KEY and len(key) <= settings.max_key_bytes and _plain_key(key):
-        return Key(key)
-    return check_key(key, settings.max_key_bytes)
+    _json_key(key, settings.max_key_bytes)
+    return Key(key)
 
 
 def legal_keys(keys: Iterable[Key], settings: KernelSettings) -> tuple[Key, ...]:
@@ -146,35 +159,47 @@ def legal_keys(keys: Iterable[Key], settings: KernelSettings) -> tuple[Key, ...]
     return unique
 
 
-def check_text(name: str, text: str) -> str:
-    """Short text that every database can hold: no NUL, no lone surrogate."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise InvalidRequest(f"{name} is not valid Unicode; send plain text") from None
-    if size > MAX_TEXT_BYTES or "\x00" in text:
-        raise InvalidRequest(f"{name} must be at most {MAX_TEXT_BYTES} bytes of text without NUL; it has {size}")
+def pass_size(limit: int) -> int:
+    """How much one pass of upkeep may do: what was asked for, but never so much that others wait for it."""
+    return max(1, min(limit, MAX_PASS))
+
+
+def storable_text(what: str, text: str) -> str:
+    """Short text that every database can hold."""
+    check_text(what, text)
+    if "\x00" in text:
+        raise InvalidRequest(f"{what} holds a NUL character, which PostgreSQL cannot store; leave it out")
     return text
 
 
-def _json_key(key: Key, settings: KernelSettings) -> str:
-    if len(key) <= _MAX_PLAIN_KEY and len(key) <= settings.max_key_bytes and _plain_key(key):
+@lru_cache(maxsize=16_384)
+def _json_key(key: str, max_key_bytes: int) -> str:
+    """The key as JSON, if it is legal. The same cells are written again and again, so it is remembered."""
+    if (
+        len(key) <= min(_MAX_PLAIN_KEY, max_key_bytes)
+        and _plain_key(key)
+        and "//" not in key
+        and key[0] != "/"
+        and key[-1] != "/"
+    ):
         return f'"{key}"'
-    return orjson.dumps(check_key(key, settings.max_key_bytes)).decode()
+    return orjson.dumps(check_key(key, max_key_bytes)).decode()
 
 
-def _check_cell(key: Key, revision: int, seen: set[str]) -> None:
-    if key in seen:
+def _check_distinct(keys: list[Key]) -> None:
+    if len(set(keys)) < len(keys):
+        key = next(key for number, key in enumerate(keys) if key in keys[:number])
         raise DuplicateCell(f"cell {key!r} is named twice in one transaction; name it once, written or read")
-    seen.add(key)
-    if not 0 <= revision < MAX_REVISION:
-        raise InvalidRequest(
-            f"cell {key!r}: revision {revision} is not one a cell can have; 0 means 'does not exist', "
-            f"and a read tells the present one"
-        )
 
 
-# --- stored rows -------------------------------------------------------------------------------------------------------
+def _impossible(key: Key, revision: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"cell {key!r}: revision {revision} is not one a cell can have; 0 means 'does not exist', "
+        f"and a read tells the present one"
+    )
+
+
+# --- stored rows ---
 
 RECORD_COLUMNS: Final = (
     "id, state, request_hash, created_ms, plan, answer, moved, expires_ms, retry_until_ms, decided_ms, "
@@ -203,7 +228,21 @@ class Stored:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Stored:
-        id_, state, request_hash, created, plan, answer, moved, expires, retry, decided, isolation, properties, sealed = row
+        (
+            id_,
+            state,
+            request_hash,
+            created,
+            plan,
+            answer,
+            moved,
+            expires,
+            retry,
+            decided,
+            isolation,
+            properties,
+            sealed,
+        ) = row
         return cls(
             id=id_,
             state=State(state),
@@ -220,9 +259,9 @@ class Stored:
             sealed=bool(sealed),
         )
 
-    def public(self, staged: Iterable[StagedCell] = ()) -> TransactionRecord:
-        """The record as callers see it; `staged` are the cells of a transaction that is still open."""
-        writes, reads = decode_plan(self.id, self.plan) if self.plan is not None else plan_of(staged, self.isolation)
+    def public(self) -> TransactionRecord:
+        """The record as callers see it. An open transaction has no plan yet."""
+        writes, reads = decode_plan(self.id, self.plan) if self.plan is not None else ((), ())
         return TransactionRecord(
             id=self.id,
             state=self.state,
@@ -240,10 +279,10 @@ class Stored:
             finalized=self.state.final,
         )
 
-    def sealed_plan(self, staged: Iterable[StagedCell] = ()) -> Transaction:
+    def sealed_plan(self, staged: Iterable[StagedCell], answer: Value | None) -> Transaction:
+        """What `seal` returns: the plan made of the staged cells, or the one it was decided or prepared with."""
         writes, reads = decode_plan(self.id, self.plan) if self.plan is not None else plan_of(staged, self.isolation)
-        answer = decode_json(self.id, self.answer) or {}
-        return Transaction(self.id, self.request_hash, writes, reads, answer, sealed=True)
+        return Transaction(self.id, self.request_hash, writes, reads, answer or {}, sealed=True)
 
 
 @dataclass(frozen=True, slots=True)

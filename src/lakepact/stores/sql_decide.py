@@ -8,8 +8,9 @@ stored answer, or a `Step` that says what to do now, or raises what the caller d
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Literal
 
-from lakepact.errors import KeyReused, OutcomeUnknown, TransactionClosed, TransactionNotFound, WrongState
+from lakepact.errors import Contended, KeyReused, OutcomeUnknown, TransactionClosed, TransactionNotFound, WrongState
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import Committed, Conflict, Failed, Prepared, State
 from lakepact.stores.sql_codec import Stored, decode_json, decode_moved
@@ -54,19 +55,16 @@ def on_prepare(
     return decision
 
 
-def on_fail(stored: Stored, request_hash: str, now_ms: int) -> Committed | Failed | Step:
+def on_fail(stored: Stored, request_hash: str, now_ms: int) -> Committed | Failed | Literal[Step.GO_ON]:
     check_hash(stored, request_hash)
-    if stored.state is State.FAILED:
-        # A stored conflict is a refusal too; it was answered with the cells that had moved and not with a document.
-        return Failed(stored.id, decode_json(stored.id, stored.answer) or {}, replayed=True)
     if stored.state.final:
         answer = replay(stored)
-        assert isinstance(answer, Committed)
+        if isinstance(answer, Conflict):
+            raise WrongState(f"transaction {stored.id} has failed already, with a conflict; its answer stays that")
         return answer
-    if is_over(stored, now_ms):
-        return Step.EXPIRE
-    if stored.state is State.PREPARED:
-        raise WrongState(f"transaction {stored.id} is prepared; commit it or abort it")
+    if stored.state is State.PREPARED and not is_over(stored, now_ms):
+        raise Contended(f"transaction {stored.id} is prepared and holds its cells; commit it or abort it")
+    # One that is over has no effect and no answer yet, so the refusal may as well be its answer.
     return Step.GO_ON
 
 
@@ -84,7 +82,8 @@ def on_staging(stored: Stored, now_ms: int) -> Step:
 
 
 def on_seal(stored: Stored, now_ms: int) -> Step:
-    if stored.state.final:
+    """A transaction that is committed or failed may be sealed again: its plan is for hearing the answer again."""
+    if stored.state is State.ABORTED:
         raise closed(stored)
     if is_over(stored, now_ms):
         return Step.EXPIRE
@@ -98,16 +97,16 @@ def on_renew(stored: Stored, now_ms: int) -> Step:
         return Step.EXPIRE
     if stored.state is State.RETRYABLE:
         raise WrongState(
-            f"transaction {stored.id} is retryable: it holds nothing that could be renewed; commit it again, or abort it"
+            f"transaction {stored.id} is retryable: it holds nothing to renew; commit it again or abort it"
         )
     return Step.GO_ON
 
 
 def on_abort(stored: Stored) -> Step | None:
-    """None: it has ended without effect already."""
-    if stored.state is State.COMMITTED:
+    """None: it is aborted already."""
+    if stored.state in (State.COMMITTED, State.FAILED):
         raise closed(stored)
-    return None if stored.state.final else Step.GO_ON
+    return None if stored.state is State.ABORTED else Step.GO_ON
 
 
 def replay(stored: Stored) -> Committed | Conflict | Failed:
@@ -131,7 +130,7 @@ def check_hash(stored: Stored, request_hash: str) -> None:
         )
 
 
-# --- what is said ------------------------------------------------------------------------------------------------------
+# --- what is said ---
 
 
 def closed(stored: Stored) -> TransactionClosed:

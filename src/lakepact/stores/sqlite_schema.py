@@ -126,9 +126,10 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    # The tables first: whoever is making ours at this moment commits them together with the mark.
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if owner != APPLICATION_ID and tables:
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    if tables and owner != APPLICATION_ID:
         raise StoreUnsuitable(f"{path} is the database of another application; name a file of its own for Lakepact")
 
 
@@ -165,7 +166,7 @@ def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-# --- errors ------------------------------------------------------------------------------------------------------------
+# --- errors ---
 
 
 def is_busy(error: sqlite3.Error) -> bool:

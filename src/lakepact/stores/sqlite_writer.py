@@ -9,8 +9,8 @@ What can go wrong, and what the callers are told:
 - the file is busy with another process beyond the timeout: `Contended`, nothing was applied;
 - the disk fails before COMMIT: everything is rolled back and the jobs run again one by one, so that only the job
   that needs more room than there is gets `StoreUnavailable`;
-- COMMIT itself fails: the frames may be in the log or not. The same jobs run again (each is idempotent by its id);
-  the answer of a run that ends well settles it. If none does, every job gets `OutcomeUnknown`.
+- COMMIT itself fails: what was written may be in the log or not. The jobs run again one by one (each is idempotent
+  by its id), and a run that ends well settles it. A job for which none does gets `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from lakepact.errors import Contended, LakepactError, StoreUnavailable
@@ -113,7 +114,7 @@ class Writer:
         self._jobs.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
-    # --- on the thread -------------------------------------------------------------------------------------------------
+    # --- on the thread ---
 
     def _loop(self) -> None:
         closing = False
@@ -136,56 +137,65 @@ class Writer:
 
     def _run(self, group: list[_Job]) -> None:
         try:
-            if not self._attempt(group):
+            broken, doubt = self._attempt(group, None)
+            if broken:
                 # Somebody in the group broke the transaction of all. Alone, everybody answers for himself.
                 for job in group:
-                    self._attempt([job])
+                    self._settle(job, doubt)
         except Exception as error:
             # Nobody waits for ever, whatever is wrong with this code.
             for job in group:
                 job.outcome = error
 
-    def _attempt(self, group: list[_Job]) -> bool:
-        """Run the jobs in one database transaction. False if it broke, and they should run one by one."""
-        reason: object = None
+    def _settle(self, job: _Job, doubt: object) -> None:
         for _ in range(self._settings.resends + 1):
-            try:
-                work = self._begin()
-            except sqlite3.Error as error:
-                self._rollback()
-                outcome = explained(error, "nothing could be written")
-                self._answer_all(group, outcome if reason is None else None, reason)
-                return True
-            try:
-                for job in group:
-                    self._run_job(work, job)
-            except sqlite3.Error as error:
-                self._rollback()
-                if len(group) > 1 and reason is None:
-                    return False
-                self._answer_all(group, explained(error, "the change could not be written"), reason)
-                return True
-            try:
-                work.execute("COMMIT")
-                return True
-            except sqlite3.Error as error:
-                reason = error
-                self._rollback()
-        self._answer_all(group, None, reason)
-        return True
+            broken, doubt = self._attempt([job], doubt)
+            if not broken:
+                return
+        self._answer([job], None, doubt)
+
+    def _attempt(self, group: list[_Job], doubt: object) -> tuple[bool, object]:
+        """Run the jobs in one database transaction, and give each its outcome unless the transaction breaks.
+
+        `doubt` is the error of a COMMIT of the same jobs that failed before. Returns whether it broke, and the doubt.
+        """
+        try:
+            work = self._begin()
+        except sqlite3.Error as error:
+            self._rollback()
+            self._answer(group, explained(error, "nothing could be written"), doubt)
+            return False, doubt
+        try:
+            for job in group:
+                self._run_job(work, job)
+        except sqlite3.Error as error:
+            self._rollback()
+            if len(group) > 1:
+                return True, doubt
+            self._answer(group, explained(error, "the change could not be written"), doubt)
+            return False, doubt
+        try:
+            work.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._rollback()
+            return True, error
+        return False, None
 
     def _begin(self) -> Work:
         if not self._usable():
             self._connection = self._connect()
         self._connection.execute("BEGIN IMMEDIATE")
         instant, newest_open = self._connection.execute(
-            "SELECT value, (SELECT max(began) FROM transactions WHERE state = 'open' AND decided_ms IS NULL) FROM instant"
+            "SELECT value, (SELECT max(began) FROM transactions WHERE state = 'open' AND decided_ms IS NULL) "
+            "FROM instant"
         ).fetchone()
         return Work(self._connection, instant, newest_open)
 
     def _run_job(self, work: Work, job: _Job) -> None:
         if self._clock.monotonic_s() > job.deadline_s:
-            job.outcome = Contended(f"the change waited longer than {self._settings.deadline_s} s (deadline_s) for the disk")
+            job.outcome = Contended(
+                f"the change waited longer than {self._settings.deadline_s} s (deadline_s) for the disk"
+            )
             return
         work.execute("SAVEPOINT job")
         try:
@@ -199,13 +209,13 @@ class Writer:
             job.outcome = error
         work.execute("RELEASE job")
 
-    def _answer_all(self, group: list[_Job], outcome: LakepactError | None, reason: object) -> None:
-        """Before the first COMMIT was tried nothing can have been applied. After that only `OutcomeUnknown` is honest."""
+    def _answer(self, group: list[_Job], outcome: LakepactError | None, doubt: object) -> None:
+        """Before the first COMMIT nothing can have been applied. After it only `OutcomeUnknown` is honest."""
         for job in group:
-            if reason is not None and job.transaction_id is not None:
-                job.outcome = unknown(job.transaction_id, reason)
+            if doubt is not None and job.transaction_id is not None:
+                job.outcome = unknown(job.transaction_id, doubt)
             else:
-                job.outcome = outcome or StoreUnavailable(f"the change could not be written: {reason}")
+                job.outcome = outcome or StoreUnavailable(f"the change could not be written: {doubt}")
 
     def _rollback(self) -> None:
         try:
@@ -228,7 +238,8 @@ def _deliver(group: list[_Job]) -> None:
     for job in group:
         loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, jobs in loops.items():
-        if not loop.is_closed():
+        # A loop that is closed has nobody left who waits.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, jobs)
 
 

@@ -1,0 +1,142 @@
+"""Open transactions in PostgreSQL: begin, read, stage, seal, renew.
+
+The row of the transaction is locked by every staging call and changed by the seal, so whichever comes first is
+complete before the other begins. A staging call writes its own rows and that one, however much is staged already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import asyncpg
+
+from lakepact.errors import LakepactError, SnapshotTooOld, TooManyCells, ValueTooLarge
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.settings import KernelSettings
+from lakepact.stores import sql_decide as decide
+from lakepact.stores.postgres_call import TransactionCall
+from lakepact.stores.postgres_session import LONGEST_LOCK_WAIT_S
+from lakepact.stores.sql_codec import StagedCell, Stored, cell_of, staged_bytes
+from lakepact.stores.sql_decide import Step
+
+
+class Staging(TransactionCall):
+    async def begin(self, request_hash: str, ttl_s: float, isolation: Isolation, properties: str) -> TransactionRecord:
+        now_ms = self._now_ms()
+        expires_ms = now_ms + int(ttl_s * 1000)
+        await self._call.rows(
+            self._statements.begin, self._id, request_hash, now_ms, expires_ms, isolation.value, properties
+        )
+        # Only now, when everyone can see that it is open, may it have its instant.
+        stored = await self._row()
+        decide.check_hash(stored, request_hash)
+        if stored.state is State.OPEN:
+            await self._anchor()
+        return stored.public()
+
+    async def _anchor(self) -> None:
+        patience_ms = min(LONGEST_LOCK_WAIT_S * 1000, self._settings.deadline_s * 500)
+        if not await self._call.value(self._statements.anchor, self._id, patience_ms):
+            raise self._call.contended(f"transaction {self._id} could not begin: other commits did not end in time")
+
+    async def read_in(self, keys: Sequence[Key]) -> dict[Key, Cell]:
+        while True:
+            try:
+                rows = await self._call.rows(
+                    self._statements.read_in, self._id, self._now_ms(), keys, self._settings.max_cells
+                )
+            except asyncpg.PostgresError as error:
+                await self._refused(error)
+                continue
+            if any(row[1] < 0 for row in rows):
+                raise _too_old(self._id)
+            found = {row[0]: cell_of(*row) for row in rows}
+            return {key: found[key] for key in keys}
+
+    async def stage(self, operation_id: str, writes: Mapping[Key, str | None]) -> None:
+        keys = sorted(writes)
+        while True:
+            try:
+                await self._call.rows(
+                    self._statements.stage,
+                    self._id,
+                    self._now_ms(),
+                    operation_id,
+                    keys,
+                    [writes[key] for key in keys],
+                    staged_bytes(writes.values()),
+                    self._settings.max_cells,
+                    self._settings.max_transaction_bytes,
+                )
+                return
+            except asyncpg.PostgresError as error:
+                await self._refused(error)
+
+    async def seal(self, answer: Value | None) -> Transaction:
+        await self._call.rows(self._statements.seal, self._id, self._now_ms())
+        stored = await self._row()
+        while decide.on_seal(stored, self._now_ms()) is Step.EXPIRE or (
+            stored.state is State.OPEN and not stored.sealed
+        ):
+            if (error := await self._expired(stored)) is not None:
+                raise error
+            await self._call.rows(self._statements.seal, self._id, self._now_ms())
+            stored = await self._look_again() or stored
+        staged = await self._call.rows(self._statements.staged, self._id)
+        return stored.sealed_plan([StagedCell(*row) for row in staged], answer)
+
+    async def renew(self, ttl_s: float) -> TransactionRecord:
+        while True:
+            now_ms = self._now_ms()
+            rows = await self._call.rows(self._statements.renew, self._id, now_ms, now_ms + int(ttl_s * 1000))
+            if rows:
+                return Stored.of(rows[0]).public()
+            stored = await self._look_again()
+            if stored is None:
+                raise decide.not_found(self._id)
+            if decide.on_renew(stored, self._now_ms()) is Step.EXPIRE:
+                error = await self._expired(stored)
+                if error is not None:
+                    raise error
+
+    async def _refused(self, error: asyncpg.PostgresError) -> None:
+        """Return if the call should be tried again; else raise what the refusal of a function means."""
+        match error.sqlstate:
+            case "LP002":
+                stored = await self._look_again()
+                if stored is None:
+                    raise decide.not_found(self._id)
+                if decide.on_staging(stored, self._now_ms()) is Step.EXPIRE:
+                    closed = await self._expired(stored)
+                    if closed is not None:
+                        raise closed
+                else:
+                    # Open after all: whoever began it did not live to give it its instant.
+                    await self._anchor()
+            case "LP003":
+                raise _too_much(self._id, error.detail, self._settings) from None
+            case "LP004":
+                raise _too_old(self._id) from None
+            case _:
+                raise error
+
+
+def _too_much(transaction_id: TransactionId, detail: str, settings: KernelSettings) -> LakepactError:
+    unit, _, amount = detail.partition(" ")
+    if unit == "cells":
+        return TooManyCells(
+            f"transaction {transaction_id} would name {amount} cells; the limit is {settings.max_cells} (max_cells)"
+        )
+    return ValueTooLarge(
+        f"transaction {transaction_id} would hold {amount} bytes; the limit is {settings.max_transaction_bytes} "
+        f"(max_transaction_bytes). Split it, or keep large content in blobs"
+    )
+
+
+def _too_old(transaction_id: TransactionId) -> SnapshotTooOld:
+    return SnapshotTooOld(
+        f"the database no longer holds what transaction {transaction_id} would have read when it began. "
+        f"Abort it and run it again"
+    )

@@ -1,0 +1,283 @@
+"""Cells in one SQLite file: the store that needs nothing installed, safe with several processes on the file.
+
+One database transaction does all of a commit. Changes go through one writer thread with group commit
+(`sqlite_writer`); readers have connections of their own and are never blocked, since in WAL mode a read transaction
+sees one instant whatever is written meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from lakepact.errors import StoreUnavailable
+from lakepact.kernel.checks import check_id, check_limit, check_ttl
+from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import (
+    Busy,
+    Cell,
+    CellPage,
+    Collection,
+    CommitResult,
+    Committed,
+    Failed,
+    Isolation,
+    PrepareResult,
+    Recovery,
+    State,
+    Transaction,
+    TransactionPage,
+    TransactionRecord,
+    Value,
+)
+from lakepact.kernel.ports import Clock, Rng
+from lakepact.kernel.settings import KernelSettings
+from lakepact.stores import sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
+from lakepact.stores.sql_codec import (
+    encode_answer,
+    encode_properties,
+    encode_staged,
+    encode_transaction,
+    legal_key,
+    legal_keys,
+    pass_size,
+    storable_text,
+)
+from lakepact.stores.sql_retry import Patience
+from lakepact.stores.sqlite_schema import connect, explained, prepare_file
+from lakepact.stores.sqlite_writer import Work, Writer
+
+T = TypeVar("T")
+
+READERS: Final = 4
+"""Reading threads, each with a connection. SQLite runs them side by side; Python gains little beyond a few."""
+
+
+class SqliteCells:
+    """`CellStore` on one SQLite file. Make it with `open`."""
+
+    def __init__(self, path: Path, settings: KernelSettings, clock: Clock, rng: Rng) -> None:
+        self._path = path
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._writer = Writer(self._connect, clock, settings)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
+        self._reader = threading.local()
+        self._reader_connections: list[sqlite3.Connection] = []
+
+    @classmethod
+    async def open(cls, path: str | Path, settings: KernelSettings, clock: Clock, rng: Rng) -> SqliteCells:
+        """Open the file, making it and its folder if need be."""
+        await asyncio.to_thread(prepare_file, Path(path), settings.deadline_s)
+        return cls(Path(path), settings, clock, rng)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        while self._reader_connections:
+            self._reader_connections.pop().close()
+
+    # --- cells ---
+
+    async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        wanted = legal_keys(keys, self._settings)
+        return await self._look(lambda connection: sqlite_rows.read_cells(connection, wanted))
+
+    async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        check_limit(limit, self._settings)
+        if prefix:
+            legal_key(prefix, self._settings)
+        if after is not None:
+            storable_text("after", after)
+        return await self._look(lambda connection: sqlite_rows.scan_cells(connection, prefix, after, limit))
+
+    async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
+        now_ms = self._clock.now_ms()
+        request = encode_transaction(transaction, self._settings, now_ms)
+
+        def job(work: Work) -> CommitResult:
+            return sqlite_commit.commit(work, request, settle_conflict, self._settings, self._clock.now_ms())
+
+        result = await self._writer.submit(job, request.id)
+        return result if not isinstance(result, Busy) else await self._patiently(job, request.id, result)
+
+    async def prepare(self, transaction: Transaction, *, settle_conflict: bool = True) -> PrepareResult:
+        request = encode_transaction(transaction, self._settings, self._clock.now_ms())
+
+        def job(work: Work) -> PrepareResult:
+            return sqlite_commit.prepare(work, request, settle_conflict, self._settings, self._clock.now_ms())
+
+        result = await self._writer.submit(job, request.id)
+        return result if not isinstance(result, Busy) else await self._patiently(job, request.id, result)
+
+    async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
+        checked_id = check_id(transaction_id, self._settings, self._clock.now_ms())
+        storable_text("request_hash", request_hash)
+        encoded = encode_answer(answer, self._settings) or "{}"
+        return await self._writer.submit(
+            lambda work: sqlite_commit.fail(work, checked_id, request_hash, encoded, answer, self._clock.now_ms()),
+            checked_id,
+        )
+
+    async def lookup(self, transaction_id: TransactionId) -> TransactionRecord | None:
+        checked_id = parse_transaction_id(transaction_id)
+
+        def look(connection: sqlite3.Connection) -> TransactionRecord | None:
+            stored = sqlite_rows.load(connection, checked_id)
+            return stored.public() if stored is not None else None
+
+        return await self._look(look)
+
+    # --- open transactions ---
+
+    async def begin(
+        self,
+        transaction_id: TransactionId,
+        *,
+        request_hash: str = "",
+        ttl_s: float | None = None,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        properties: Mapping[str, str] | None = None,
+    ) -> TransactionRecord:
+        now_ms = self._clock.now_ms()
+        checked_id = check_id(transaction_id, self._settings, now_ms)
+        storable_text("request_hash", request_hash)
+        expires_ms = now_ms + int(check_ttl(ttl_s, self._settings) * 1000)
+        encoded = encode_properties(properties)
+        return await self._writer.submit(
+            lambda work: sqlite_staging.begin(
+                work, checked_id, request_hash, expires_ms, isolation, encoded, self._clock.now_ms()
+            ),
+            checked_id,
+        )
+
+    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        checked_id = parse_transaction_id(transaction_id)
+        wanted = legal_keys(keys, self._settings)
+
+        def look(connection: sqlite3.Connection) -> dict[Key, Cell] | None:
+            stored = sqlite_rows.load(connection, checked_id)
+            if sqlite_staging.check_readable(stored, checked_id, self._clock.now_ms()) is None:
+                return None
+            known = sqlite_rows.staged_among(connection, checked_id, wanted)
+            return sqlite_staging.view(connection, checked_id, wanted, known)
+
+        # Under snapshot isolation nothing needs to be remembered of a read, so the writer is left in peace.
+        seen = await self._look(look)
+        if seen is not None:
+            return seen
+        return await self._writer.submit(
+            lambda work: sqlite_staging.read_in(work, checked_id, wanted, self._settings, self._clock.now_ms()),
+            checked_id,
+        )
+
+    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+        checked_id = parse_transaction_id(transaction_id)
+        storable_text("operation_id", operation_id)
+        encoded = encode_staged(writes, self._settings)
+        await self._writer.submit(
+            lambda work: sqlite_staging.stage(
+                work, checked_id, operation_id, encoded, self._settings, self._clock.now_ms()
+            ),
+            checked_id,
+        )
+
+    async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
+        checked_id = parse_transaction_id(transaction_id)
+        encode_answer(answer, self._settings)
+        return await self._writer.submit(
+            lambda work: sqlite_staging.seal(work, checked_id, answer, self._clock.now_ms()), checked_id
+        )
+
+    async def renew(self, transaction_id: TransactionId, ttl_s: float | None = None) -> TransactionRecord:
+        checked_id = parse_transaction_id(transaction_id)
+        ttl_ms = int(check_ttl(ttl_s, self._settings) * 1000)
+
+        def job(work: Work) -> TransactionRecord:
+            now_ms = self._clock.now_ms()
+            return sqlite_staging.renew(work, checked_id, now_ms + ttl_ms, now_ms)
+
+        return await self._writer.submit(job, checked_id)
+
+    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
+        checked_id = parse_transaction_id(transaction_id)
+        return await self._writer.submit(
+            lambda work: sqlite_commit.abort(work, checked_id, self._clock.now_ms()), checked_id
+        )
+
+    async def transactions(
+        self,
+        states: Iterable[State] = (),
+        *,
+        created_before_ms: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> TransactionPage:
+        check_limit(limit, self._settings)
+        if after is not None:
+            storable_text("after", after)
+        wanted = tuple(State(state) for state in states)
+        return await self._look(
+            lambda connection: sqlite_rows.list_transactions(connection, wanted, created_before_ms, after, limit)
+        )
+
+    # --- upkeep ---
+
+    async def recover(self, limit: int = 1_000) -> Recovery:
+        return await self._writer.submit(
+            lambda work: sqlite_upkeep.recover(work, pass_size(limit), self._clock.now_ms())
+        )
+
+    async def collect(self, limit: int = 1_000) -> Collection:
+        return await self._writer.submit(
+            lambda work: sqlite_upkeep.collect(work, pass_size(limit), self._settings, self._clock.now_ms())
+        )
+
+    # --- how ---
+
+    async def _patiently(self, job: Callable[[Work], T | Busy], transaction_id: TransactionId, busy: Busy) -> T | Busy:
+        """Try again for a while: whoever holds the cell is usually about to commit."""
+        result: T | Busy = busy
+        patience = Patience(self._settings, self._clock, self._rng)
+        while isinstance(result, Busy) and await patience.wait():
+            result = await self._writer.submit(job, transaction_id)
+        return result
+
+    async def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `look` on a reading thread, inside one read transaction: everything it sees is of one instant."""
+
+        def read() -> T:
+            try:
+                connection = self._reading_connection()
+                connection.execute("BEGIN")
+                try:
+                    return look(connection)
+                finally:
+                    connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise explained(error, "the store could not be read") from None
+
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._readers, read)
+        except RuntimeError:
+            raise StoreUnavailable("the store is closed") from None
+        return await future
+
+    def _reading_connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._reader, "connection", None)
+        if connection is None:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+            self._reader.connection = connection
+            self._reader_connections.append(connection)
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self._path, self._settings.deadline_s)

@@ -1,0 +1,122 @@
+"""Reading the SQLite tables: cells, records, staged cells, and the past as an open transaction sees it.
+
+Every function here is one look at the database; whoever needs several of them to agree calls them inside one database
+transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, CellPage, State, TransactionPage
+from lakepact.stores.sql_codec import RECORD_COLUMNS, StagedCell, Stored, cell_of
+
+
+def _json(texts: Iterable[str]) -> str:
+    # One parameter holds any number of keys, so one prepared statement serves every size of request.
+    return orjson.dumps(list(texts)).decode()
+
+
+def read_cells(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Cell]:
+    rows = connection.execute(
+        "SELECT key, revision, value, writer FROM cells WHERE key IN (SELECT value FROM json_each(?))", (_json(keys),)
+    )
+    found = {row[0]: cell_of(*row) for row in rows}
+    return {key: found.get(key) or Cell(key) for key in keys}
+
+
+def revisions_and_locks(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, tuple[int, str | None]]:
+    """Revision and lock of those of these cells that have a row; the others are at revision 0 and free."""
+    rows = connection.execute(
+        "SELECT key, revision, locked_by FROM cells WHERE key IN (SELECT value FROM json_each(?))", (_json(keys),)
+    )
+    return {key: (revision, locked_by) for key, revision, locked_by in rows}
+
+
+def scan_cells(connection: sqlite3.Connection, prefix: str, after: str | None, limit: int) -> CellPage:
+    # "0" is the character after "/", so these bounds hold exactly the keys below the prefix.
+    first, last = (f"{prefix}/", f"{prefix}0") if prefix else ("", "\U0010ffff")
+    rows = connection.execute(
+        "SELECT key, revision, value, writer FROM cells WHERE key > ? AND key < ? AND value IS NOT NULL "
+        "ORDER BY key LIMIT ?",
+        (max(first, after or ""), last, limit),
+    ).fetchall()
+    return CellPage(tuple(cell_of(*row) for row in rows), rows[-1][0] if len(rows) == limit else None)
+
+
+def load(connection: sqlite3.Connection, transaction_id: TransactionId) -> Stored | None:
+    row = connection.execute(f"SELECT {RECORD_COLUMNS} FROM transactions WHERE id = ?", (transaction_id,)).fetchone()
+    return Stored.of(row) if row is not None else None
+
+
+def staged_cells(connection: sqlite3.Connection, transaction_id: TransactionId) -> list[StagedCell]:
+    rows = connection.execute(
+        "SELECT key, base, written, value FROM staged WHERE transaction_id = ? ORDER BY key", (transaction_id,)
+    )
+    return [StagedCell(key, base, bool(written), value) for key, base, written, value in rows]
+
+
+def staged_among(
+    connection: sqlite3.Connection, transaction_id: TransactionId, keys: Iterable[str]
+) -> dict[Key, StagedCell]:
+    """Those of these cells that the transaction has read or written."""
+    rows = connection.execute(
+        "SELECT key, base, written, value FROM staged "
+        "WHERE transaction_id = ? AND key IN (SELECT value FROM json_each(?))",
+        (transaction_id, _json(keys)),
+    )
+    return {key: StagedCell(key, base, bool(written), value) for key, base, written, value in rows}
+
+
+def cells_as_of(connection: sqlite3.Connection, began: int, keys: Sequence[Key]) -> dict[Key, Cell]:
+    """The cells as the open transaction with this number sees them."""
+    found: dict[Key, Cell] = {}
+    rows = connection.execute(
+        "SELECT key, revision, value, writer, instant FROM cells WHERE key IN (SELECT value FROM json_each(?))",
+        (_json(keys),),
+    ).fetchall()
+    for key, revision, value, writer, instant in rows:
+        if instant <= began:
+            found[key] = cell_of(key, revision, value, writer)
+            continue
+        older = connection.execute(
+            "SELECT key, revision, value, writer FROM history WHERE key = ? AND instant <= ? "
+            "ORDER BY revision DESC LIMIT 1",
+            (key, began),
+        ).fetchone()
+        # No older row: the cell was made after the transaction began, since an overwritten one would have been kept.
+        if older is not None:
+            found[key] = cell_of(*older)
+    return {key: found.get(key) or Cell(key) for key in keys}
+
+
+def list_transactions(
+    connection: sqlite3.Connection,
+    states: Sequence[State],
+    created_before_ms: int | None,
+    after: str | None,
+    limit: int,
+) -> TransactionPage:
+    conditions = ["id > ?"]
+    parameters: list[str | int] = [after or ""]
+    if states:
+        conditions.append("state IN (SELECT value FROM json_each(?))")
+        parameters.append(_json(states))
+        if not any(state.final for state in states):
+            conditions.append("decided_ms IS NULL")
+    if created_before_ms is not None:
+        conditions.append("created_ms < ?")
+        parameters.append(created_before_ms)
+    stored = [
+        Stored.of(row)
+        for row in connection.execute(
+            f"SELECT {RECORD_COLUMNS} FROM transactions WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?",
+            (*parameters, limit),
+        )
+    ]
+    return TransactionPage(tuple(one.public() for one in stored), stored[-1].id if len(stored) == limit else None)
