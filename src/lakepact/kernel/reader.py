@@ -41,12 +41,11 @@ class Reader:
                     if not await self._resolver.end_if_over(waited_for):
                         await self._access.pause(attempt)
                     first = await self._read_all(keys)
-                elif len(keys) == 1:
-                    return {key: seen.cell for key, seen in resolved.items()}
                 else:
-                    second = await self._confirm(first, resolved)
+                    # One cell is what it is; several must be seen to stand still together.
+                    second = await self._confirm(first, resolved) if len(keys) > 1 else None
                     if second is None:
-                        return {key: seen.cell for key, seen in resolved.items()}
+                        return {key: resolved[key].cell for key in keys}
                     first = second
                 attempt += 1
         except DeadlinePassed:
