@@ -96,7 +96,9 @@ ASSUME MaxEpoch \in Nat \ {0} /\ MaxLate \in Nat /\ MaxCrashes \in Nat
 -----------------------------------------------------------------------------
 (* The worlds.  A job is what one coordinator process was asked to do.  The *)
 (* style "again" is a second process that was given the same key, and may   *)
-(* take the record over; its plan may have dropped a cell.                  *)
+(* take the record over; its plan may have dropped a cell.  A "stubborn"    *)
+(* coordinator that was fenced takes its own key over, under the same       *)
+(* owner's name and with requests of its earlier epoch still in flight.     *)
 
 Job(tx, writes, reads, style) == [tx |-> tx, writes |-> writes, reads |-> reads, style |-> style]
 
@@ -111,6 +113,9 @@ Jobs ==
             [a1 |-> Job("T1", {"x", "y"}, {}, "first"),
              a2 |-> Job("T1", {"x"}, {}, "again"),
              b1 |-> Job("T2", {"y"}, {"x"}, "first")]
+      [] World = "stubborn" ->   \* pair, and both come back when they are fenced
+            [a1 |-> Job("T1", {"x", "y"}, {}, "stubborn"),
+             b1 |-> Job("T2", {"y"}, {"x"}, "stubborn")]
       [] World = "skew" ->       \* each reads what the other writes
             [a1 |-> Job("T1", {"x"}, {"y"}, "first"),
              b1 |-> Job("T2", {"y"}, {"x"}, "first")]
@@ -177,7 +182,7 @@ Init ==
     /\ onlooker = NoCut
     /\ helper = {}
     /\ history = [commits |-> [t \in Transactions |-> 0],     \* how often it was committed
-                  began |-> [t \in Transactions |-> {}],      \* what was committed when it began
+                  began |-> [t \in Transactions |-> {}],      \* what was committed when its epoch began
                   strays |-> {}]                              \* cells locked for a finalized record
 
 -----------------------------------------------------------------------------
@@ -224,7 +229,7 @@ PutRecord(t, new) ==
     /\ record' = [record EXCEPT ![t] = [new EXCEPT !.writes = record[t].writes + 1]]
     /\ history' = [history EXCEPT
             !.commits[t] = IF new.state = "committed" /\ record[t].state # "committed" THEN @ + 1 ELSE @,
-            !.began[t] = IF new.owner # record[t].owner THEN Committed ELSE @]
+            !.began[t] = IF new.epoch # record[t].epoch THEN Committed ELSE @]
 
 (* A swap that gets no answer.  The store may apply it now, later (while    *)
 (* the version token still matches), or never; the sender cannot tell.      *)
@@ -284,7 +289,8 @@ WithToken(me, token) == IF me.pc = "done" THEN me ELSE [me EXCEPT !.token = toke
 (* It is also how an unknown swap is settled, by trying it again: our own   *)
 (* bytes there mean that it had landed; our old token there means that the  *)
 (* same bytes may be sent again; anything else means that the record is no  *)
-(* longer ours, and then only a lookup may answer.                          *)
+(* longer ours.  Then only a lookup may answer, or, for a stubborn          *)
+(* coordinator, everything begins again with a take-over.                   *)
 SwapOwnRecord(p, me, new, applied, unknown) ==
     LET t == Jobs[p].tx
         current == record[t]
@@ -301,7 +307,9 @@ SwapOwnRecord(p, me, new, applied, unknown) ==
                 IF ReadsBackAs(current, new) THEN WithToken(applied, current.writes)
                 ELSE IF Sabotage = "zombie-adopts" /\ Undecided(current) /\ me.pc \in {"locking", "unsure"}
                      THEN [me EXCEPT !.token = current.writes]
-                     ELSE Done(AnswerFrom(current)))
+                ELSE IF Jobs[p].style = "stubborn" /\ ~Final(current) /\ current.epoch < MaxEpoch
+                     THEN Idle
+                ELSE Done(AnswerFrom(current)))
            /\ UNCHANGED <<record, history, net>>
 
 (* Round 2: create the record, or take it over (rule 5), with the whole     *)

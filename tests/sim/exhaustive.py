@@ -94,7 +94,7 @@ class Search:
     schedules: int = 0
     states: int = 0
     ends: int = 0
-    """Different stores that a schedule ended in; each was checked."""
+    """Different ends that schedules came to, in what was stored and shown; each was checked."""
 
     complete: bool = False
     seconds: float = 0.0
@@ -294,8 +294,12 @@ class Play:
         bounds = (self.last, self.preemptions) if self.rules.preemptions is not None else ()
         return hash((documents, flying, told, self.crashes, self.losses, self.world.scheduler.now, bounds))
 
-    def store(self) -> int:
-        return hash(frozenset((name, document.token) for name, document in self.world.storage.documents.items()))
+    def end(self) -> int:
+        """A number for what was stored and what was shown: all that the last checks look at."""
+        documents = frozenset((name, document.token) for name, document in self.world.storage.documents.items())
+        cuts = tuple(tuple(cut.reads.items()) for cut in self.world.answers.cuts)
+        committed = tuple(self.world.oracle.effects)
+        return hash((documents, cuts, committed))
 
 
 def _reads_in_order(options: list[Option]) -> list[Option]:
@@ -379,7 +383,7 @@ def _follow(play: Play, schedule: tuple[int, ...], seen: set[int], ends: set[int
             yield (*path, other)
         play.choose(options[0])
         path.append(0)
-    end = play.store()
+    end = play.end()
     if end not in ends:
         ends.add(end)
         play.world.settle()

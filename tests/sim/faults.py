@@ -53,6 +53,9 @@ class Faults:
     answer_loss: float = 0.0
     """How often the answer of a process to its client is lost."""
 
+    laziness: float = 0.0
+    """How often work in the background begins late, or never: nothing may depend on it."""
+
     on: bool = True
     outage_until: float = -1.0
     total: float = 0.0
@@ -74,6 +77,12 @@ class Faults:
             chance -= rate
         return Fate.NORMAL
 
+    def background_late_s(self, random: Random) -> float | None:
+        """How long work in the background waits for its turn; None: it never gets one."""
+        if not self.on or not self.laziness or random.random() >= self.laziness:
+            return 0.0
+        return None if random.random() < 0.1 else self.slow_s * random.random()
+
     def lateness_s(self, random: Random) -> float:
         """Mostly soon after the sender gave up, sometimes very late."""
         return self.late_s * random.random() ** 4
@@ -92,4 +101,5 @@ def drawn_faults(random: Random, *, lease_s: float, late_s: float) -> Faults:
         late_s=late_s,
         slow_s=lease_s * random.choice((0.3, 1.0, 3.0)),
         answer_loss=random.choice((0.0, 0.0, 0.03, 0.1)),
+        laziness=random.choice((0.0, 0.3, 0.9)),
     )

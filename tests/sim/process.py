@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from lakepact.kernel.ports import CellStore
 from tests.sim.documents import ProcessDocuments, Request, Storage
-from tests.sim.faults import Fate
+from tests.sim.faults import Fate, Faults
 from tests.sim.scheduler import Event, Scheduler, Task, suspend
 
 T = TypeVar("T")
@@ -83,10 +83,11 @@ class SteadyRng(SimRng):
 class SimTasks:
     """Child tasks of the process whose task is running."""
 
-    __slots__ = ("_background", "_draining", "_running", "_scheduler")
+    __slots__ = ("_background", "_draining", "_faults", "_running", "_scheduler")
 
-    def __init__(self, scheduler: Scheduler, background: Background) -> None:
+    def __init__(self, scheduler: Scheduler, faults: Faults, background: Background) -> None:
         self._scheduler = scheduler
+        self._faults = faults
         self._background = background
         self._running = 0
         self._draining: list[Task] = []
@@ -95,9 +96,16 @@ class SimTasks:
         return await self._scheduler.all(steps)
 
     def background(self, step: Coroutine[Any, Any, None]) -> None:
-        me = self._scheduler.me()
+        scheduler, me = self._scheduler, self._scheduler.me()
+        late_s = self._faults.background_late_s(scheduler.random)
+        if late_s is None:
+            step.close()
+            return
         self._running += 1
-        self._scheduler.spawn(step, host=me.host, root=me.root, ended=self)
+        task = scheduler.spawn(step, host=me.host, root=me.root, ended=self)
+        if late_s:
+            scheduler.pool.remove(task)
+            scheduler.after(late_s, task)
 
     async def drain(self) -> None:
         if self._running:
@@ -147,7 +155,8 @@ class Process:
         self.tasks: dict[Task, None] = {}
         self.waiting: dict[Waiting, None] = {}
         self.clock = clock
-        self.cells = build(Ports(ProcessDocuments(storage), clock, rng, SimTasks(storage.scheduler, background)))
+        tasks = SimTasks(storage.scheduler, storage.faults, background)
+        self.cells = build(Ports(ProcessDocuments(storage), clock, rng, tasks))
 
     def __str__(self) -> str:
         return self.name

@@ -25,6 +25,7 @@ class Variant:
 
 SMALL = (
     World("takeover", late=1, crashes=1),
+    World("stubborn", epochs=2),
     World("skew", epochs=2, late=1, crashes=1),
     World("pair", reader="cut", epochs=2),
     World("order", reader="cut", epochs=2),
@@ -38,11 +39,12 @@ SMALL = (
 LARGE = (
     World("takeover", epochs=3, late=1, crashes=1),
     World("takeover", reader="cut", epochs=2),
-    World("pair", reader="cut", onlooker=True, epochs=2, late=1),
-    World("skew", reader="cut", onlooker=True, epochs=2, late=1),
-    World("order", reader="cut", onlooker=True, epochs=2, late=1, crashes=1),
-    World("order", reader="single", onlooker=True, epochs=2, late=2, crashes=1),
-    World("handover", reader="cut", epochs=2, late=1, crashes=1),
+    World("stubborn", epochs=3, late=1, crashes=1),
+    World("pair", reader="cut", epochs=2, late=1),
+    World("skew", reader="cut", epochs=2, late=1),
+    World("order", reader="cut", onlooker=True, epochs=2, late=1),
+    World("order", reader="single", epochs=2, late=2, crashes=1),
+    World("handover", reader="cut", late=1),
     World("three"),
 )
 

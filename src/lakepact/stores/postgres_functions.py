@@ -465,6 +465,12 @@ BEGIN
     WHERE id = p_id AND state = 'open' AND NOT sealed AND expires_ms > p_now AND snapshot IS NOT NULL
     FOR NO KEY UPDATE;
     IF NOT FOUND THEN
+        -- Staged before, it is in the plan even if that has been sealed since.
+        IF EXISTS (
+            SELECT FROM {schema}.operations WHERE transaction_id = p_id AND operation_id = p_operation
+        ) THEN
+            RETURN;
+        END IF;
         RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
     END IF;
     INSERT INTO {schema}.operations (transaction_id, operation_id) VALUES (p_id, p_operation) ON CONFLICT DO NOTHING;

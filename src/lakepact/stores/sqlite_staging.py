@@ -84,12 +84,13 @@ def stage(
     settings: KernelSettings,
     now_ms: int,
 ) -> None:
+    operation = (transaction_id, operation_id)
+    if work.execute("SELECT 1 FROM operations WHERE transaction_id = ? AND operation_id = ?", operation).fetchone():
+        # Staged before, so it is in the plan even if that has been sealed since.
+        return
     _open(work, transaction_id, now_ms)
-    first = work.execute(
-        "INSERT INTO operations (transaction_id, operation_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-        (transaction_id, operation_id),
-    )
-    if first.rowcount == 0 or not writes:
+    work.execute("INSERT INTO operations (transaction_id, operation_id) VALUES (?, ?)", operation)
+    if not writes:
         return
     keys = list(writes)
     known = staged_among(work.connection, transaction_id, keys)

@@ -204,6 +204,14 @@ async def test_p3_the_same_operation_is_staged_once(world: World) -> None:
     assert _writes(await world.store.seal(transaction_id)) == {A: (0, {"n": 2})}
 
 
+async def test_p3_a_staged_operation_sent_again_after_the_seal_is_acknowledged(world: World) -> None:
+    transaction_id = await world.begin()
+    await world.store.stage(transaction_id, "first", {A: {"n": 1}})
+    await world.store.seal(transaction_id)
+    await world.store.stage(transaction_id, "first", {A: {"n": 1}})
+    assert _writes(await world.store.seal(transaction_id)) == {A: (0, {"n": 1})}
+
+
 async def test_the_same_operation_id_in_two_transactions_is_two_operations(world: World) -> None:
     one, two = await world.begin(), await world.begin()
     await world.store.stage(one, "op", {A: {"n": 1}})
