@@ -94,7 +94,7 @@ class Storage:
 
     def send(self, request: Request) -> None:
         scheduler, faults = self.scheduler, self.faults
-        fate = request.fate = faults.fate(scheduler.random, scheduler.now)
+        fate = request.fate = faults.fate(scheduler.random, scheduler.now, request.name)
         match fate:
             case Fate.NORMAL | Fate.TWICE | Fate.SLOW_ANSWER | Fate.ERROR:
                 scheduler.soon(request)

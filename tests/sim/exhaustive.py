@@ -167,9 +167,9 @@ class Play:
         read = self.world.perform(client.read(CELLS))
         match self.rules.plans:
             case "same":
-                both = (one, other)
-                return client.plan(read, dict.fromkeys(both, {"by": 1})), client.plan(
-                    read, dict.fromkeys(both, {"by": 2})
+                return (
+                    client.plan(read, {one: {"by": 1}, other: {"by": 1}}),
+                    client.plan(read, {one: {"by": 2}, other: {"by": 2}}),
                 )
             case "apart":
                 return client.plan(read, {one: {"by": 1}}), client.plan(read, {other: {"by": 2}})

@@ -50,6 +50,9 @@ class Faults:
     timeout_s: float = 0.1
     late_s: float = 2.0
     slow_s: float = 0.5
+    slow_prefix: str = "?"
+    """Documents whose names begin like this live on a slow partition."""
+
     answer_loss: float = 0.0
     """How often the answer of a process to its client is lost."""
 
@@ -63,9 +66,11 @@ class Faults:
     def __post_init__(self) -> None:
         self.total = sum(rate for rate, _ in self.rates)
 
-    def fate(self, random: Random, now: float) -> Fate:
+    def fate(self, random: Random, now: float, name: str) -> Fate:
         if not self.on:
             return Fate.NORMAL
+        if name.startswith(self.slow_prefix) and random.random() < 0.6:
+            return Fate.SLOW
         if now < self.outage_until:
             return Fate.BUSY if random.random() < 0.5 else Fate.LOST
         chance = random.random()

@@ -134,8 +134,8 @@ class World:
     def _cells(self, ports: Ports) -> DocumentCells:
         return DocumentCells(ports.documents, ports.clock, ports.rng, ports.tasks, self.settings)
 
-    def client(self) -> Client:
-        client = Client(self.network, self.processes, self._clock(), self.conditions.pace_s)
+    def client(self, pace_s: float | None = None) -> Client:
+        client = Client(self.network, self.processes, self._clock(), pace_s or self.conditions.pace_s)
         self._clients.append(client)
         return client
 

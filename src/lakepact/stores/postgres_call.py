@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import asyncpg
 
@@ -14,8 +13,6 @@ from lakepact.stores import sql_decide as decide
 from lakepact.stores.postgres_session import Database, damaged
 from lakepact.stores.postgres_statements import Statements
 from lakepact.stores.sql_codec import Stored
-
-T = TypeVar("T")
 
 
 class TransactionCall:
@@ -59,17 +56,18 @@ class TransactionCall:
         """Abort a transaction whose time is over; what to raise then, or None if somebody renewed or ended it first."""
         return decide.expired(stored) if await self._end(stored, State.ABORTED, over=True) else None
 
-    async def _undisturbed(self, send: Callable[[], Awaitable[T]]) -> T | Busy:
+    async def _undisturbed(self, send: Callable[[], Awaitable[list[str]]]) -> list[str] | Busy:
         """Send a change that others may stand in the way of; wait for them within reason."""
         while True:
             try:
-                return await send()
+                answer = await send()
             except asyncpg.PostgresError as error:
                 if error.sqlstate == "LP005":
                     raise damaged(error) from None
-                if error.sqlstate != "LP001":
-                    raise
-                holder = TransactionId(error.detail)
+                raise
+            if answer[0] != "busy":
+                return answer
+            holder = TransactionId(answer[1])
             owner = await self._load(holder)
             if owner is None:
                 raise _missing(holder)

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import asyncpg
-
 from lakepact.kernel.model import (
     CommitResult,
     Committed,
@@ -30,9 +28,6 @@ from lakepact.stores.sql_decide import Step
 
 
 class Deciding(TransactionCall):
-    _easy = True
-    """Whether the quick way may still be tried: cells do not become free and unmoved while a call lasts."""
-
     async def commit(self, request: EncodedTransaction, settle_conflict: bool) -> CommitResult:
         result = await self._drive(request, partial(self._send_commit, request, settle_conflict), decide.on_commit)
         match result:
@@ -106,23 +101,6 @@ class Deciding(TransactionCall):
                 self._statements.commit_prepared, request.id, request.request_hash, now_ms, request.answer
             )
             return answer
-        cells = _sorted_cells(request)
-        if state is None and not request.reads and self._easy:
-            try:
-                answer = await self._call.value(
-                    self._statements.commit_new,
-                    request.id,
-                    request.request_hash,
-                    now_ms,
-                    request.plan,
-                    request.answer,
-                    *cells,
-                )
-                return answer
-            except asyncpg.PostgresError as error:
-                if error.sqlstate != "LP006":
-                    raise
-                self._easy = False
         answer = await self._call.value(
             self._statements.commit,
             request.id,
@@ -131,7 +109,7 @@ class Deciding(TransactionCall):
             state.value if state is not None else None,
             request.plan,
             request.answer,
-            *cells,
+            *_sorted_cells(request),
             [read.key for read in request.reads],
             [read.revision for read in request.reads],
             self._retry_until_ms(settle_conflict, now_ms),

@@ -7,12 +7,11 @@ all of it, and the server's statement limit bounds it. Every statement inside a 
 Functions judge as little as possible. A row of this id that is not in the expected state is answered with 'met', and
 `sql_decide` says what that means. Errors of our own have codes of class LP:
 
-    LP001  a cell is held by the prepared transaction named in the detail
+    LP001  (inside only) not all cells are free and at their planned revisions
     LP002  the transaction is not open for staging, or has no instant yet
     LP003  the transaction would exceed the limit named in the detail
     LP004  the past of an open transaction is no longer there
     LP005  stored state contradicts itself
-    LP006  a new transaction met something other than free cells at their planned revisions
 
 Rows are locked in key order: new cells first, all in one statement, then those that exist. Whoever waits while
 inserting holds no row that others can see yet, so the two steps cannot wait for each other in a circle.
@@ -51,54 +50,8 @@ RETURNS TABLE (revision bigint, value text, writer text) LANGUAGE sql STABLE AS 
 $body$;
 
 
--- Commit a new transaction that depends on nothing but the cells it writes, and meets no difficulty: nearly every
--- commit. Answers {committed} or {met}. The two arrays of new cells and the three of others are sorted by key.
-CREATE FUNCTION {schema}.commit_new_{version}(
-    p_id text, p_hash text, p_now bigint, p_plan text, p_answer text,
-    p_new_keys text[], p_new_values text[], p_keys text[], p_revisions bigint[], p_values text[]
-) RETURNS text[] LANGUAGE plpgsql AS $body$
-DECLARE
-    v_xid xid8 := pg_current_xact_id();
-    v_count bigint;
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared({lock_class}, {lock_object});
-    INSERT INTO {schema}.transactions (id, state, request_hash, created_ms, plan, answer, decided_ms)
-    VALUES (p_id, 'committed', p_hash, p_now, p_plan, p_answer, p_now) ON CONFLICT (id) DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN '{met}';
-    END IF;
-    IF p_new_keys <> '{}' THEN
-        INSERT INTO {schema}.cells (key, revision, value, writer, xid)
-        SELECT n.key, 1, n.value, p_id, v_xid FROM unnest(p_new_keys, p_new_values) AS n (key, value)
-        ON CONFLICT (key) DO NOTHING;
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-        IF v_count <> cardinality(p_new_keys) THEN
-            RAISE EXCEPTION 'not all new' USING ERRCODE = 'LP006';
-        END IF;
-    END IF;
-    IF p_keys <> '{}' THEN
-        IF EXISTS (SELECT FROM {schema}.transactions WHERE state = 'open' AND decided_ms IS NULL) THEN
-            -- A revision names one value for ever: what is kept here is what is replaced below, or else nothing is.
-            INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
-            SELECT c.key, c.revision, c.value, c.writer, c.xid, v_xid
-            FROM unnest(p_keys, p_revisions) AS n (key, revision)
-            JOIN {schema}.cells c ON c.key = n.key AND c.revision = n.revision;
-        END IF;
-        UPDATE {schema}.cells c SET revision = c.revision + 1, value = n.value, writer = p_id, xid = v_xid
-        FROM unnest(p_keys, p_revisions, p_values) AS n (key, revision, value)
-        WHERE c.key = n.key AND c.revision = n.revision AND c.locked_by IS NULL;
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-        IF v_count <> cardinality(p_keys) THEN
-            RAISE EXCEPTION 'not all free' USING ERRCODE = 'LP006';
-        END IF;
-    END IF;
-    RETURN '{committed}';
-END
-$body$;
-
-
--- Commit a new transaction (p_from is null), or one that is retryable or sealed.
--- Answers {committed}, {met}, or {conflict, moved cells}. p_retry_until is null if a conflict is final.
+-- Commit a new transaction (p_from is null), or one that is retryable or sealed. The arrays are sorted by key.
+-- Answers {committed}, {met}, {busy, holder} or {conflict, moved cells}. p_retry_until is null if a conflict is final.
 CREATE FUNCTION {schema}.commit_{version}(
     p_id text, p_hash text, p_now bigint, p_from text, p_plan text, p_answer text,
     p_new_keys text[], p_new_values text[],
@@ -113,6 +66,7 @@ DECLARE
     v_locked text;
     v_moved text;
     v_all_locked boolean := true;
+    v_count bigint;
     v_cell record;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({lock_class}, {lock_object});
@@ -120,14 +74,46 @@ BEGIN
         INSERT INTO {schema}.transactions (id, state, request_hash, created_ms, plan, answer, decided_ms)
         VALUES (p_id, 'committed', p_hash, p_now, p_plan, p_answer, p_now) ON CONFLICT (id) DO NOTHING;
     ELSE
-        UPDATE {schema}.transactions
-        SET state = 'committed', plan = p_plan, answer = p_answer, moved = NULL, retry_until_ms = NULL,
-            decided_ms = p_now
+        PERFORM FROM {schema}.transactions
         WHERE id = p_id AND state = p_from AND request_hash = p_hash AND (sealed OR p_from <> 'open')
-          AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true);
+          AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true) FOR NO KEY UPDATE;
     END IF;
     IF NOT FOUND THEN
         RETURN '{met}';
+    END IF;
+
+    IF p_from IS NULL AND p_read_keys = '{}' THEN
+        -- Nearly every commit ends here: all its cells are free and at their planned revisions. If not, this is undone,
+        -- and what follows finds out why. (An error that left the function would also end up in the server's log.)
+        BEGIN
+            IF p_new_keys <> '{}' THEN
+                INSERT INTO {schema}.cells (key, revision, value, writer, xid)
+                SELECT n.key, 1, n.value, p_id, v_xid FROM unnest(p_new_keys, p_new_values) AS n (key, value)
+                ON CONFLICT (key) DO NOTHING;
+                GET DIAGNOSTICS v_count = ROW_COUNT;
+                IF v_count <> cardinality(p_new_keys) THEN
+                    RAISE EXCEPTION 'not all new' USING ERRCODE = 'LP001';
+                END IF;
+            END IF;
+            IF p_keys <> '{}' THEN
+                IF EXISTS (SELECT FROM {schema}.transactions WHERE state = 'open' AND decided_ms IS NULL) THEN
+                    -- A revision names one value for ever: what is kept here is what is replaced below, or nothing is.
+                    INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
+                    SELECT c.key, c.revision, c.value, c.writer, c.xid, v_xid
+                    FROM unnest(p_keys, p_revisions) AS n (key, revision)
+                    JOIN {schema}.cells c ON c.key = n.key AND c.revision = n.revision;
+                END IF;
+                UPDATE {schema}.cells c SET revision = c.revision + 1, value = n.value, writer = p_id, xid = v_xid
+                FROM unnest(p_keys, p_revisions, p_values) AS n (key, revision, value)
+                WHERE c.key = n.key AND c.revision = n.revision AND c.locked_by IS NULL;
+                GET DIAGNOSTICS v_count = ROW_COUNT;
+                IF v_count <> cardinality(p_keys) THEN
+                    RAISE EXCEPTION 'not all free' USING ERRCODE = 'LP001';
+                END IF;
+            END IF;
+            RETURN '{committed}';
+        EXCEPTION WHEN SQLSTATE 'LP001' THEN
+        END;
     END IF;
 
     IF p_new_keys <> '{}' OR 0 = ANY (p_read_revisions) THEN
@@ -199,7 +185,7 @@ BEGIN
         IF v_made <> '{}' THEN
             DELETE FROM {schema}.cells WHERE key = ANY (v_made);
         END IF;
-        PERFORM {schema}.refuse_{version}(p_id, p_now, v_moved, p_retry_until);
+        PERFORM {schema}.refuse_{version}(p_id, p_now, p_plan, v_moved, p_retry_until);
         RETURN ARRAY['conflict', v_moved];
     END IF;
     IF NOT v_all_locked THEN
@@ -207,7 +193,10 @@ BEGIN
         RAISE EXCEPTION 'a cell appeared' USING ERRCODE = 'serialization_failure';
     END IF;
     IF v_holder IS NOT NULL THEN
-        RAISE EXCEPTION 'held' USING ERRCODE = 'LP001', DETAIL = v_holder;
+        -- Leave no trace: the same id may try again.
+        DELETE FROM {schema}.cells WHERE key = ANY (v_made);
+        DELETE FROM {schema}.transactions WHERE p_from IS NULL AND id = p_id;
+        RETURN ARRAY['busy', v_holder];
     END IF;
 
     IF p_keys <> '{}' THEN
@@ -220,6 +209,9 @@ BEGIN
         FROM unnest(p_keys, p_values) AS n (key, value) WHERE c.key = n.key;
     END IF;
     IF p_from IS NOT NULL THEN
+        UPDATE {schema}.transactions
+        SET state = 'committed', plan = p_plan, answer = p_answer, moved = NULL, retry_until_ms = NULL,
+            decided_ms = p_now WHERE id = p_id;
         PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
     END IF;
     RETURN '{committed}';
@@ -228,7 +220,7 @@ $body$;
 
 
 -- Hold all these cells, written and read, until the transaction expires.
--- Answers {prepared, expires_ms}, {met}, or {conflict, moved cells}.
+-- Answers {prepared, expires_ms}, {met}, {busy, holder} or {conflict, moved cells}.
 CREATE FUNCTION {schema}.prepare_{version}(
     p_id text, p_hash text, p_now bigint, p_from text, p_plan text,
     p_keys text[], p_revisions bigint[], p_written boolean[], p_values text[],
@@ -244,12 +236,9 @@ BEGIN
         INSERT INTO {schema}.transactions (id, state, request_hash, created_ms, plan, expires_ms)
         VALUES (p_id, 'prepared', p_hash, p_now, p_plan, p_expires) ON CONFLICT (id) DO NOTHING;
     ELSE
-        UPDATE {schema}.transactions
-        SET state = 'prepared', plan = p_plan, moved = NULL, retry_until_ms = NULL,
-            expires_ms = coalesce(expires_ms, p_expires)
+        SELECT coalesce(expires_ms, p_expires) INTO v_expires FROM {schema}.transactions
         WHERE id = p_id AND state = p_from AND request_hash = p_hash AND (sealed OR p_from <> 'open')
-          AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true)
-        RETURNING expires_ms INTO v_expires;
+          AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true) FOR NO KEY UPDATE;
     END IF;
     IF NOT FOUND THEN
         RETURN '{met}';
@@ -269,13 +258,16 @@ BEGIN
         IF v_moved IS NULL THEN
             RAISE EXCEPTION 'a cell appeared' USING ERRCODE = 'serialization_failure';
         END IF;
-        PERFORM {schema}.refuse_{version}(p_id, p_now, v_moved, p_retry_until);
+        PERFORM {schema}.refuse_{version}(p_id, p_now, p_plan, v_moved, p_retry_until);
         RETURN ARRAY['conflict', v_moved];
     END IF;
     IF v_holder IS NOT NULL THEN
-        RAISE EXCEPTION 'held' USING ERRCODE = 'LP001', DETAIL = v_holder;
+        DELETE FROM {schema}.transactions WHERE p_from IS NULL AND id = p_id;
+        RETURN ARRAY['busy', v_holder];
     END IF;
 
+    UPDATE {schema}.transactions
+    SET state = 'prepared', plan = p_plan, moved = NULL, retry_until_ms = NULL, expires_ms = v_expires WHERE id = p_id;
     UPDATE {schema}.cells SET locked_by = p_id WHERE key = ANY (p_keys);
     PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
     INSERT INTO {schema}.staged (transaction_id, key, base, written, value)
@@ -322,13 +314,14 @@ $body$;
 
 
 -- Record a conflict: final, or to be tried again until p_retry_until.
-CREATE FUNCTION {schema}.refuse_{version}(p_id text, p_now bigint, p_moved text, p_retry_until bigint)
-RETURNS void LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {schema}.refuse_{version}(
+    p_id text, p_now bigint, p_plan text, p_moved text, p_retry_until bigint
+) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     UPDATE {schema}.transactions
     SET state = CASE WHEN p_retry_until IS NULL THEN 'failed' ELSE 'retryable' END,
         decided_ms = CASE WHEN p_retry_until IS NULL THEN p_now END,
-        answer = NULL, moved = p_moved, retry_until_ms = p_retry_until,
+        plan = p_plan, answer = NULL, moved = p_moved, retry_until_ms = p_retry_until,
         -- One that was never open has no life of its own to expire.
         expires_ms = CASE WHEN isolation IS NOT NULL THEN expires_ms END
     WHERE id = p_id;

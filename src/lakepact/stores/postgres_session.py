@@ -9,6 +9,7 @@ the first copy might yet arrive: then only `OutcomeUnknown` is honest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
@@ -125,7 +126,11 @@ class Database:
             raise _unavailable(error) from None
 
     async def close(self) -> None:
-        await self._pool.close()
+        """Let calls that are under way end, but not for longer than a call may take."""
+        try:
+            await asyncio.wait_for(self._pool.close(), self.settings.deadline_s)
+        except TimeoutError:
+            self._pool.terminate()
 
 
 class Call:

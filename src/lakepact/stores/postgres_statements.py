@@ -15,7 +15,6 @@ class Statements:
             call = f"{name}.{function_name}_{version}({', '.join(f'${number + 1}' for number in range(arguments))})"
             return f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}"
 
-        self.commit_new = function("commit_new", 10)
         self.commit = function("commit", 14)
         self.commit_prepared = function("commit_prepared", 4)
         self.prepare = function("prepare", 11)

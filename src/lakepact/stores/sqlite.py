@@ -164,7 +164,7 @@ class SqliteCells:
 
         def look(connection: sqlite3.Connection) -> dict[Key, Cell] | None:
             stored = sqlite_rows.load(connection, checked_id)
-            if sqlite_staging.check_readable(stored, checked_id, self._clock.now_ms()) is None:
+            if not sqlite_staging.reads_leave_no_trace(stored, checked_id, self._clock.now_ms()):
                 return None
             known = sqlite_rows.staged_among(connection, checked_id, wanted)
             return sqlite_staging.view(connection, checked_id, wanted, known)

@@ -130,12 +130,11 @@ def renew(work: Work, transaction_id: TransactionId, expires_ms: int, now_ms: in
     return _again(work, transaction_id)
 
 
-def check_readable(stored: Stored | None, transaction_id: TransactionId, now_ms: int) -> Stored | None:
-    """The row, if the transaction can be read from without changing anything; None if the writer must see to it."""
+def reads_leave_no_trace(stored: Stored | None, transaction_id: TransactionId, now_ms: int) -> bool:
+    """Whether the transaction can be read from without writing anything. Else it is a job for the writer."""
     if stored is None:
         raise decide.not_found(transaction_id)
-    step = decide.on_staging(stored, now_ms)
-    return stored if step is Step.GO_ON and stored.isolation is Isolation.SNAPSHOT else None
+    return decide.on_staging(stored, now_ms) is Step.GO_ON and stored.isolation is Isolation.SNAPSHOT
 
 
 def _open(work: Work, transaction_id: TransactionId, now_ms: int) -> Stored:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.cells.postgres_server import running_postgres
+from tests.conformance.cells.postgres_server import LazyPostgres
 from tests.conformance.cells.world import OPENERS, SteeredClock, Surroundings, World
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
-
-
-class LazyPostgres:
-    """The session's server: started when the first test asks for it, and only then."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.url = cache(lambda: stack.enter_context(running_postgres()))
 
 
 @pytest.fixture(scope="session")

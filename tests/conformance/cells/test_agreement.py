@@ -204,8 +204,13 @@ def _comparable(outcome: Any) -> Any:
             writes = sorted(outcome.writes, key=lambda write: write.key)
             return replace(outcome, writes=tuple(writes), reads=tuple(sorted(outcome.reads, key=lambda read: read.key)))
         case TransactionRecord():
-            moved = sorted(outcome.moved, key=lambda cell: cell.key) if outcome.state is State.FAILED else ()
-            return (outcome.id, outcome.state, outcome.request_hash, tuple(moved), outcome.isolation)
+            known: list[Any] = []
+            if outcome.state is State.FAILED:
+                known = sorted(outcome.moved, key=lambda cell: cell.key)
+            if outcome.state is State.COMMITTED:
+                writes = sorted(outcome.writes, key=lambda write: write.key)
+                known = [outcome.answer, *writes, *sorted(outcome.reads, key=lambda read: read.key)]
+            return (outcome.id, outcome.state, outcome.request_hash, outcome.isolation, known)
         case type() if issubclass(outcome, WrongState):
             # A transaction that has ended is also no longer open: stores may say either.
             return WrongState

@@ -19,8 +19,8 @@ from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import SystemRng
 from lakepact.stores.postgres import PostgresCells
 from lakepact.stores.sql_format import FORMAT, NEWEST_READABLE
-from tests.conformance.cells.conftest import LazyPostgres
 from tests.conformance.cells.postgres_proxy import Fault, Proxy
+from tests.conformance.cells.postgres_server import LazyPostgres
 from tests.conformance.cells.world import SETTINGS, A, B, C, SteeredClock, World, keys
 
 
@@ -67,7 +67,7 @@ def site(postgres: LazyPostgres) -> AbstractAsyncContextManager[Site]:
 # --- round trips ---
 
 
-async def test_a_commit_is_one_round_trip_however_many_cells_it_has(site: Site) -> None:
+async def test_a_commit_is_one_round_trip_however_many_cells_it_has_and_so_is_staging(site: Site) -> None:
     async with Proxy.before(site.url) as proxy:
         store = await site.at(proxy.url)
 
@@ -91,9 +91,20 @@ async def test_a_commit_is_one_round_trip_however_many_cells_it_has(site: Site) 
                 "replay": await round_trips(lambda: store.commit(change)),
             }
 
+        async def staging(count: int) -> list[int]:
+            transaction_id = await site.begin(store=store)
+            steps = [
+                await round_trips(lambda key=key: store.stage(transaction_id, key, {key: {"n": 1}}))  # type: ignore[misc]
+                for key in keys(count, "staged")
+            ]
+            await store.abort(transaction_id)
+            return steps
+
         await one_of_each(2, "warm-up")
+        await staging(1)
+        assert await staging(50) == [1] * 50
         few, many = await one_of_each(2, "few"), await one_of_each(100, "many")
-        assert few == many == {"create": 1, "change": 1, "depend": 1, "read": 1, "conflict": 2, "replay": 2}
+        assert few == many == {"create": 1, "change": 1, "depend": 1, "read": 1, "conflict": 1, "replay": 2}
         await store.close()
 
 
