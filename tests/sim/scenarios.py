@@ -17,6 +17,7 @@ from tests.sim.actors.lists import (
     loner,
     quitter,
     reader,
+    refuser,
     replanner,
     scanner,
 )
@@ -147,6 +148,8 @@ def lists(world: World) -> None:
     world.act(loner(world.client(), key_of("w", "alone", "c"), 3, store_is_faultless=not world.conditions.faults.on))
     if world.random.random() < 0.3:
         world.act(key_reuser(world.client(), tables, 1))
+    if world.random.random() < 0.3:
+        world.act(refuser(world.client(), world.scheduler, tables, 2))
     if world.random.random() < 0.3:
         world.act(scanner(world.client(), "w/tables", 3))
     _upkeep(world)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from lakepact.kernel.cells import DocumentCells
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Committed, Transaction
+from lakepact.kernel.model import Cell, Committed, Transaction, TransactionRecord
 from lakepact.kernel.settings import KernelSettings
 from tests.sim.answers import Answers, BackgroundErrors
 from tests.sim.broken import PromiseBroken
@@ -333,9 +333,43 @@ class World:
                 raise PromiseBroken("P5", f"{key} should be {value} at {revision}, and is {cell}")
         for check in self.closing_checks:
             check(cells)
+        self._check_listings(keys)
         self._check_acknowledged()
         check_strictly_serializable(self.answers.operations())
         self._check_all_writable(keys, cells)
+
+    def _check_listings(self, keys: list[Key]) -> None:
+        """Scans and listings of transactions, page by page, show everything once and nothing else."""
+        live = [key for key in keys if self.oracle.current(key)[1] is not None]
+        scanned = [cell.key for cell in self.perform(self._scanned())]
+        if sorted(scanned) != live:
+            raise PromiseBroken("P5", f"a scan shows {sorted(scanned)}, and these are there: {live}")
+        listed = [record.id for record in self.perform(self._listed())]
+        if sorted(listed) != sorted(self.oracle.records):
+            raise PromiseBroken(
+                "P5", f"{len(listed)} transactions are listed, and {len(self.oracle.records)} are there"
+            )
+
+    async def _scanned(self) -> list[Cell]:
+        client, found, after = self.client(), list[Cell](), None
+        while True:
+            page = await client.call("scan page", lambda cells, after=after: cells.scan("w", after, 3))  # type: ignore[misc]
+            found.extend(page.cells)
+            after = page.after
+            if after is None:
+                return found
+
+    async def _listed(self) -> list[TransactionRecord]:
+        client, found, after = self.client(), list[TransactionRecord](), None
+        while True:
+            page = await client.call(
+                "transactions",
+                lambda cells, after=after: cells.transactions(after=after, limit=20),  # type: ignore[misc]
+            )
+            found.extend(page.transactions)
+            after = page.after
+            if after is None:
+                return found
 
     def _check_acknowledged(self) -> None:
         """Whoever was told "committed" can still look it up, unless it is beyond the horizon."""

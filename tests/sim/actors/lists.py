@@ -10,10 +10,11 @@ from typing import Any
 
 from lakepact.errors import KeyReused, TransactionClosed, WrongState
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Busy, Cell, Committed, Conflict, Failed
+from lakepact.kernel.model import Busy, Cell, Committed, Conflict, Failed, Transaction
 from tests.sim.broken import PromiseBroken
-from tests.sim.client import PASSING, Client
+from tests.sim.client import PASSING, Client, Ended
 from tests.sim.oracle import Effect, Oracle
+from tests.sim.scheduler import Scheduler
 
 
 def appended(cells: Mapping[Key, Cell], keys: Sequence[Key], element: str) -> dict[Key, dict[str, Any]]:
@@ -59,7 +60,7 @@ async def quitter(client: Client, keys: Sequence[Key], rounds: int) -> None:
         values = appended(cells, chosen, transaction_id[-12:])
         try:
             await client.commit(client.plan(cells, values, transaction_id=transaction_id))
-        except PASSING:
+        except (*PASSING, TransactionClosed):
             continue
 
 
@@ -171,3 +172,28 @@ async def key_reuser(client: Client, keys: Sequence[Key], rounds: int) -> None:
                 await client.pause()
                 continue
             raise PromiseBroken("P3", f"two requests under the id {transaction_id}, and the second got {result}")
+
+
+async def refuser(client: Client, scheduler: Scheduler, keys: Sequence[Key], rounds: int) -> None:
+    """Commits and fails the same id at the same time, on two processes: one answer for both, and for ever."""
+    for _ in range(rounds):
+        await client.pause()
+        if not client.running:
+            return
+        chosen = client.some(keys, 2)
+        cells = await client.read(chosen)
+        transaction_id = client.new_id()
+        transaction = client.plan(cells, appended(cells, chosen, transaction_id[-12:]), transaction_id=transaction_id)
+        first, second = await scheduler.all([client.submit(transaction), _failed(client, transaction)])
+        third = await client.submit(transaction)
+        kinds = {type(answer) for answer in (first, second, third) if answer is not None}
+        if len(kinds) > 1:
+            raise PromiseBroken("P9", f"{transaction_id} was answered with {first}, {second} and {third}")
+
+
+async def _failed(client: Client, transaction: Transaction) -> Ended:
+    try:
+        return await client.fail(transaction)
+    except WrongState:
+        # It has failed already, with a conflict, or was given up; the judge of answers knows whether that is true.
+        return None
