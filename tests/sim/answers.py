@@ -37,6 +37,7 @@ from lakepact.kernel.model import (
 from tests.sim.broken import PromiseBroken
 from tests.sim.calls import Call
 from tests.sim.counters import Counters
+from tests.sim.documents import Request
 from tests.sim.formats import short
 from tests.sim.history import Operation
 from tests.sim.oracle import FINAL, FOREVER, Effect, Oracle
@@ -142,6 +143,7 @@ class Answers:
             attempts = self.attempts[call.transaction_id or ""]
             attempts.open -= 1
             attempts.unknown = attempts.unknown or isinstance(failure, OutcomeUnknown)
+            call.denied = not isinstance(failure, OutcomeUnknown) and not isinstance(result, Committed)
         if failure is not None:
             self._error(call, failure)
             return
@@ -159,7 +161,10 @@ class Answers:
             case "lookup" | "begin" | "renew" | "abort":
                 self._record(call, result)
 
-    def _committed(self, effect: Effect) -> None:
+    def _committed(self, effect: Effect, request: Request) -> None:
+        asked_by = request.task.root
+        if isinstance(asked_by, Call) and asked_by.denied:
+            raise PromiseBroken("P9", f"{asked_by} said that nothing was applied; now its own commit has landed")
         attempts = self.attempts.get(effect.id)
         if attempts is None or (attempts.open == 0 and not attempts.unknown):
             raise PromiseBroken("P9", f"{short(effect.id)} was committed after every caller was told it was not")

@@ -33,7 +33,7 @@ class Judge(Protocol):
 class Call(Sleeper):
     """One call, from its arrival at a process to its end there."""
 
-    __slots__ = ("_client", "_network", "_open", "kind", "process", "started", "subject", "transaction_id")
+    __slots__ = ("_client", "_network", "_open", "denied", "kind", "process", "started", "subject", "transaction_id")
 
     def __init__(
         self, network: Network, client: Task, process: Process, kind: str, transaction_id: str | None, subject: Any
@@ -49,6 +49,8 @@ class Call(Sleeper):
         """What was asked: a transaction, keys, whatever the judge needs to know."""
 
         self.started = network.scheduler.steps
+        self.denied = False
+        """Whether the caller was told that nothing was applied by this call."""
 
     def __str__(self) -> str:
         about = f" {short(self.transaction_id)}" if self.transaction_id else ""

@@ -78,7 +78,7 @@ class Oracle:
         """For each transaction the states of its record, with the step at which each began."""
 
         self.invariants: list[Invariant] = []
-        self.on_commit: list[Callable[[Effect], None]] = []
+        self.on_commit: list[Callable[[Effect, Request], None]] = []
         self.may_delete: Callable[[str], bool] = lambda _: False
         """Whether a record of this transaction is old enough to be deleted; the world knows the time."""
 
@@ -297,7 +297,7 @@ class Oracle:
             history.append(Version(step, value, record.id))
         self._counters["committed"] += 1
         for listener in self.on_commit:
-            listener(effect)
+            listener(effect, request)
         for invariant in self.invariants:
             invariant(self, effect)
 

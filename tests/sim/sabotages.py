@@ -34,7 +34,7 @@ class Sabotage:
     scenarios: tuple[str, ...] = ()
     """Where it shows soonest; all of them if none is named."""
 
-    seeds: int = 400
+    seeds: int = 4_000
     """Within how many seeds it must be caught."""
 
 
@@ -53,8 +53,8 @@ def sabotaged_copy(sabotage: Sabotage, folder: Path) -> Path:
     return folder
 
 
-def _one(name: str, promises: str, module: str, old: str, new: str, *scenarios: str, seeds: int = 400) -> Sabotage:
-    return Sabotage(name, frozenset(promises.split()), (Edit(module, old, new),), scenarios, seeds)
+def _one(name: str, promises: str, module: str, old: str, new: str, *scenarios: str) -> Sabotage:
+    return Sabotage(name, frozenset(promises.split()), (Edit(module, old, new),), scenarios)
 
 
 _LISTS: Final = ("lists", "lists again")
@@ -200,7 +200,6 @@ SABOTAGES: Final = (
         "        if not await self._resolver.release(record):\n            return Collection()\n",
         "",
         "collection",
-        seeds=1_000,
     ),
     _one(
         "a record is trimmed before it is finalized",
@@ -225,7 +224,6 @@ SABOTAGES: Final = (
         "        return None if cells_equal and records_equal else second\n",
         "        return None if cells_equal else second\n",
         *_TRAFFIC,
-        seeds=4_000,
     ),
     _one(
         "a cut reads everything once and never again",
@@ -259,7 +257,6 @@ SABOTAGES: Final = (
         "            and bool(self.record.reads)\n",
         "            and not self.record.touched\n",
         *_TRAFFIC,
-        seeds=4_000,
     ),
     _one(
         "a lock is stale as soon as its record is finalized, whenever the cell was read",
@@ -401,7 +398,6 @@ SABOTAGES: Final = (
         "            if not reads or await self._append_reads(transaction_id, log, place, reads):\n",
         "            if not reads or await self._append_reads(transaction_id, log, log.length + 1, reads):\n",
         *_OVERLAYS,
-        seeds=1_000,
     ),
     _one(
         "an overlay is called closed though its abort was refused",

@@ -100,7 +100,7 @@ def drawn_conditions(random: Random, scenario: str) -> Conditions:
         # What comes late must have a chance to come after everything it belongs to has been ended and tidied up.
         settings = replace(settings, retryable_s=lease_s * 4)
         faults = replace(faults, rates=(*faults.rates, (0.05, Fate.LATE)), late_s=min(lease_s * 60, _SLACK_S / 4))
-    if scenario == "slow traffic":
+    if scenario == "slow traffic" or (scenario == "namespaces" and random.random() < 0.5):
         # Nothing is lost and nobody dies, but everything takes its time: commits overlap for as long as reads take.
         prefix = random.choice(("transactions/", "cells/", "?"))
         slow = Faults(((0.2, Fate.SLOW), (0.2, Fate.SLOW_ANSWER)), slow_s=0.4, slow_prefix=prefix, laziness=0.9)

@@ -15,6 +15,7 @@ from lakepact.kernel.settings import KernelSettings
 
 _MAX_TEXT_BYTES = 4_096
 _MAX_PROPERTIES = 100
+_REVISIONS = 1 << 62
 
 
 def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms: int) -> Transaction:
@@ -29,8 +30,8 @@ def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms
         if cell.key in seen:
             raise DuplicateCell(f"cell {cell.key!r} is named twice in one transaction; name it once, written or read")
         seen.add(cell.key)
-        if cell.revision < 0:
-            raise InvalidRequest(f"cell {cell.key!r}: revision {cell.revision} is negative; 0 means 'does not exist'")
+        if not 0 <= cell.revision < _REVISIONS:
+            raise InvalidRequest(f"cell {cell.key!r}: {cell.revision} is no revision; 0 means 'does not exist'")
     kept = {write.key: check_value(write.key, write.value, settings) for write in transaction.writes}
     answer = check_value(Key("(answer)"), transaction.answer, settings)
     check_total(sum(value.size for value in kept.values()) + answer.size, settings)
@@ -122,6 +123,8 @@ def check_text(what: str, text: str) -> None:
         length = len(text.encode("utf-8"))
     except (UnicodeEncodeError, AttributeError):
         raise InvalidRequest(f"{what} must be valid Unicode text, not {text!r}") from None
+    if "\x00" in text:
+        raise InvalidRequest(f"{what} holds a NUL character, which not every store can keep")
     if length > _MAX_TEXT_BYTES:
         raise InvalidRequest(f"{what} has {length} bytes; the limit is {_MAX_TEXT_BYTES}")
 

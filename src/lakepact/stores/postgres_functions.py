@@ -20,6 +20,8 @@ An overwritten value goes to the history only while some transaction is open. A 
 looks for open transactions after that. A transaction that begins makes its row visible first, then waits until every
 commit that held the lock at that time has ended, and takes its snapshot last. So a commit that saw no open
 transaction has ended before the snapshot of any, and is in its past; nobody who commits ever waits for a beginning.
+
+The module is long because the functions are one script: they are installed together and named by one digest.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.cells.postgres_server import LazyPostgres
 from tests.conformance.cells.world import OPENERS, SteeredClock, Surroundings, World
+from tests.support.postgres import LazyPostgres
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
 
 

@@ -14,14 +14,14 @@ import pytest
 
 from lakepact.errors import Contended, FormatTooNew, InvalidSetting, OutcomeUnknown, StoreUnavailable, TransactionClosed
 from lakepact.kernel.keys import key_of
-from lakepact.kernel.model import Committed, State
+from lakepact.kernel.model import Committed, Conflict, State
 from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import SystemRng
 from lakepact.stores.postgres import PostgresCells
 from lakepact.stores.sql_format import FORMAT, NEWEST_READABLE
 from tests.conformance.cells.postgres_proxy import Fault, Proxy
-from tests.conformance.cells.postgres_server import LazyPostgres
 from tests.conformance.cells.world import SETTINGS, A, B, C, SteeredClock, World, keys
+from tests.support.postgres import LazyPostgres
 
 
 class Site(World):
@@ -44,6 +44,9 @@ class Site(World):
             if pid is not None:
                 return int(pid)
             await asyncio.sleep(0.005)
+
+    async def count_waiting(self) -> int:
+        return int(await self.direct.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
 
 
 @asynccontextmanager
@@ -250,6 +253,23 @@ async def test_p6_a_deadlock_is_resolved_and_tried_again(site: Site) -> None:
     except asyncpg.DeadlockDetectedError:
         pass
     assert isinstance(await committing, Committed)
+
+
+async def test_p4_write_skew_is_impossible_up_to_the_last_moment_of_a_commit(site: Site) -> None:
+    """The first has compared what it read and is held up before it ends; the second must not slip in there."""
+    await site.put({A: {"on": 1}, B: {"on": 1}})
+    transaction_id = await site.begin()
+    await site.store.read_in(transaction_id, [B])
+    await site.store.stage(transaction_id, "1", {A: {"on": 0}})
+    plan = await site.store.seal(transaction_id)
+    async with site.direct.transaction():
+        await site.direct.execute(f"SELECT FROM {site.schema}.staged WHERE transaction_id = $1 FOR UPDATE", plan.id)
+        first = asyncio.ensure_future(site.store.commit(plan))
+        await site.waiting()
+        second = asyncio.ensure_future(site.store.commit(site.transaction({B: (1, {"on": 0})}, {A: 1})))
+        while not second.done() and await site.count_waiting() < 2:
+            await asyncio.sleep(0.005)
+    assert [type(result) for result in await asyncio.gather(first, second)] == [Committed, Conflict]
 
 
 async def test_a_transaction_begins_only_after_commits_that_do_not_know_of_it(site: Site) -> None:
