@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from random import Random
 from typing import Final
 
@@ -47,7 +48,7 @@ _SETTINGS: Final = KernelSettings(
 """Few attempts and long pauses: a call ends after a handful of choices, whatever they are."""
 
 _MOST_CHOICES: Final = 200
-_MASK: Final = (1 << 64) - 1
+_MASK: Final = (1 << 128) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,25 +282,32 @@ class Play:
     def _tell(self, process: str, *what: str | int) -> None:
         # Answers of one round may come in any order and leave the process in the same state, so they add up.
         told = self._told(process)
-        told.digest = (told.digest + hash(what)) & _MASK
+        told.digest = (told.digest + int(_fingerprint(what), 16)) & _MASK
 
-    def state(self) -> int:
-        """A number for everything the future depends on."""
-        documents = frozenset((name, document.token) for name, document in self.world.storage.documents.items())
-        flying = frozenset(
-            (str(request.host), number, request.name, request.token, request.data, request in self.orphans)
+    def state(self) -> str:
+        """A fingerprint of everything the future depends on."""
+        flying = sorted(
+            (str(request.host), number, request.name, str(request.token), request.data, request in self.orphans)
             for request, number in self.in_flight
         )
-        told = frozenset((process, told.digest) for process, told in self.told.items())
+        told = sorted((process, told.digest) for process, told in self.told.items())
         bounds = (self.last, self.preemptions) if self.rules.preemptions is not None else ()
-        return hash((documents, flying, told, self.crashes, self.losses, self.world.scheduler.now, bounds))
+        return _fingerprint(
+            (self._documents(), flying, told, self.crashes, self.losses, self.world.scheduler.now, bounds)
+        )
 
-    def end(self) -> int:
-        """A number for what was stored and what was shown: all that the last checks look at."""
-        documents = frozenset((name, document.token) for name, document in self.world.storage.documents.items())
-        cuts = tuple(tuple(cut.reads.items()) for cut in self.world.answers.cuts)
-        committed = tuple(self.world.oracle.effects)
-        return hash((documents, cuts, committed))
+    def end(self) -> str:
+        """A fingerprint of what was stored and what was shown: all that the last checks look at."""
+        cuts = [sorted(cut.reads.items()) for cut in self.world.answers.cuts]
+        return _fingerprint((self._documents(), cuts, list(self.world.oracle.effects)))
+
+    def _documents(self) -> list[tuple[str, str]]:
+        return sorted((name, document.token) for name, document in self.world.storage.documents.items())
+
+
+def _fingerprint(value: object) -> str:
+    """Not `hash`: two states that are taken for one would hide every schedule between them."""
+    return blake2b(repr(value).encode(), digest_size=16).hexdigest()
 
 
 def _reads_in_order(options: list[Option]) -> list[Option]:
@@ -337,13 +345,13 @@ async def _reader(world: World, process: Process) -> None:
         return
 
 
-def search(rules: SmallWorld, *, seconds: float | None = None) -> Search:
-    """All schedules, or as many as the time allows, then from all over. Raises `PromiseBroken` with its schedule."""
+def search(rules: SmallWorld, *, schedules: int | None = None, seconds: float | None = None) -> Search:
+    """All schedules, or as many as these bounds allow, then from all over. Raises `PromiseBroken` with its schedule."""
     began = time.monotonic()
     chance = Random(0)
     found = Search(rules)
-    seen: set[int] = set()
-    ends: set[int] = set()
+    seen: set[str] = set()
+    ends: set[str] = set()
     # Each entry is a schedule to follow; from its end on, the first option is taken and the others are put here.
     todo: list[tuple[int, ...]] = [()]
     while todo:
@@ -359,7 +367,7 @@ def search(rules: SmallWorld, *, seconds: float | None = None) -> Search:
             raise PromiseBroken(broken.promise, f"{broken.detail}\nin {rules.name!r}, schedule {path}") from None
         finally:
             play.world.close()
-        if seconds is not None and time.monotonic() - began > seconds:
+        if found.schedules == schedules or (seconds is not None and time.monotonic() - began > seconds):
             break
     found.complete = not todo
     found.states, found.ends = len(seen), len(ends)
@@ -367,7 +375,7 @@ def search(rules: SmallWorld, *, seconds: float | None = None) -> Search:
     return found
 
 
-def _follow(play: Play, schedule: tuple[int, ...], seen: set[int], ends: set[int]) -> Iterator[tuple[int, ...]]:
+def _follow(play: Play, schedule: tuple[int, ...], seen: set[str], ends: set[str]) -> Iterator[tuple[int, ...]]:
     path = list(schedule)
     for choice in schedule:
         play.choose(play.options()[choice])

@@ -229,9 +229,10 @@ class CellStore(Protocol):
         ...
 
     async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
-        """End staging and return the plan, ready for `commit` or `prepare`. Idempotent, also once it is decided:
-        the plan of a committed or failed transaction is returned, and `commit` replays its answer. An aborted one raises.
+        """End staging and return the plan, ready for `commit` or `prepare`. Idempotent.
 
+        Once it is committed or failed its plan is still returned, and `commit` replays its answer; an aborted
+        transaction raises.
         Every staging call that was acknowledged is in the plan; none is acknowledged afterwards. Under snapshot
         isolation the plan has no reads.
         """
