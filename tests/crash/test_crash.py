@@ -120,6 +120,7 @@ async def postgres_site(_folder: Path) -> AsyncIterator[Site]:
 SITES = {"sqlite": sqlite_site, "postgres": postgres_site, "file": files_site, "s3": s3_site}
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("store", SITES)
 def test_a_process_killed_at_any_storage_operation_leaves_all_or_nothing(
