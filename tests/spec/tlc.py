@@ -113,7 +113,7 @@ def check(
             ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             raise CannotRun(f"TLC had not ended after {timeout_s:.0f} s on this world: {world}") from None
-    return _verdict(ran.stdout + ran.stderr)
+    return _verdict(ran.stdout + ran.stderr, ran.returncode)
 
 
 def configuration(world: World, sabotage: str, promises: tuple[str, ...]) -> str:
@@ -156,7 +156,7 @@ _DEPTH = re.compile(r"^The depth of the complete state graph search is (\d+)", r
 _COUNTED = re.compile(r"^(\d+) states generated, (\d+) distinct states found, \d+ states left", re.MULTILINE)
 
 
-def _verdict(output: str) -> Verdict:
+def _verdict(output: str, exit_code: int) -> Verdict:
     counted = _COUNTED.findall(output)
     violated = _VIOLATED.search(output)
     if violated is not None:
@@ -166,7 +166,7 @@ def _verdict(output: str) -> Verdict:
     elif "Model checking completed. No error has been found." in output:
         refuted = None
     else:
-        raise CannotRun(f"TLC did not come to a verdict:\n{output}")
+        raise CannotRun(f"TLC ended with code {exit_code} and came to no verdict:\n{output}")
     if not counted:
         raise CannotRun(f"TLC did not say how many states it found:\n{output}")
     generated, distinct = (int(count) for count in counted[-1])
