@@ -37,7 +37,7 @@ SMALL = (
 )
 
 LARGE = (
-    World("takeover", epochs=3, late=1, crashes=1),
+    World("takeover", epochs=2, late=1, crashes=1),
     World("takeover", reader="cut", epochs=2),
     World("stubborn", epochs=3, late=1, crashes=1),
     World("pair", reader="cut", epochs=2, late=1),
