@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -124,11 +124,12 @@ SITES = {"sqlite": sqlite_site, "postgres": postgres_site, "file": files_site, "
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("store", SITES)
 def test_a_process_killed_at_any_storage_operation_leaves_all_or_nothing(
-    store: str, act: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: str, act: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     points, happened = asyncio.run(_kill_at_every_point(SITES[store](tmp_path), act))
-    with capsys.disabled():
-        print(f"\n{store}, {act}: killed at each of {points} storage operations; {happened} had been committed")
+    record_property(
+        "figure", f"{store}, {act}: killed at each of {points} storage operations, {happened} after its commit"
+    )
     assert points >= 2
     assert 0 < happened < points, "some kills must fall before the commit point and some after it"
 
