@@ -30,7 +30,7 @@ test: check ## every claim once: static checks, unit, property, conformance, sim
 	@$(MAKE) -f "$(ROOT)Makefile" pytest
 
 verify: export LAKEPACT_LONG = 1
-verify: SIM_SEEDS = 50000
+verify: SIM_SEEDS = 20000
 verify: check ## everything in `test` at length, then the benchmark
 	@$(MAKE) -f "$(ROOT)Makefile" pytest SIM_SEEDS=$(SIM_SEEDS)
 	@$(MAKE) -f "$(ROOT)Makefile" bench

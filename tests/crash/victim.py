@@ -110,3 +110,6 @@ if __name__ == "__main__":
     the_trap = Trap(int(at))
     TRAPS[trap_name](the_trap)
     asyncio.run(main(url, json.loads(options), act, Job(TransactionId(transaction_id), int(base)), the_trap))
+    # As the `lakepact` command ends: obstore's threads may abort an interpreter that is shutting down.
+    sys.stdout.flush()
+    os._exit(0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from typing import Annotated, Any
 
 import structlog
@@ -66,4 +68,18 @@ def lakepact(
 
 
 def main() -> None:
-    app()
+    """Run the command, and leave without Python's own goodbye.
+
+    obstore's threads may still be letting go of Python objects when the interpreter shuts down, and then the process
+    aborts, with all its work done. Nothing of ours waits for that goodbye: stores are closed and the output is flushed.
+    """
+    code = 1
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
