@@ -4,6 +4,9 @@
 `LAKEPACT_CONFIG` names, else `lakepact.toml` in the working directory if there is one. The kernel's bounds appear here
 under their own names; their defaults and meanings live in `kernel/settings.py` alone. `docs/operations.md` has the
 table, and a test keeps the two in step.
+
+Where `store` and `warehouse` are not given they follow from `data`, and the settings hold what follows: nobody who
+reads a setting has to know how it came to be.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import ast
 import dataclasses
 import inspect
 import os
+import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from lakepact.errors import InvalidSetting
@@ -28,6 +33,20 @@ CONFIG_VARIABLE: Final = "LAKEPACT_CONFIG"
 CONFIG_FILE: Final = "lakepact.toml"
 HIDDEN: Final = "***"
 
+RESERVED_WORDS: Final = frozenset({"config", "lakepact", "namespaces", "oauth", "tables", "transactions", "views"})
+"""No warehouse has one of these names. A path `/v1/<word>/...` has no prefix if the word is one of them; and the cells
+below `lakepact/` belong to no warehouse."""
+
+FOLLOWS: Final[Mapping[str, str]] = {
+    "store": "sqlite:///<data>/lakepact.db",
+    "warehouse": "file://<absolute data>/warehouse",
+}
+"""The settings that follow from `data` where they are not given, as the docs write them."""
+
+_WAREHOUSE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_WAREHOUSE_SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
+_BASE_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_WITH_SECRETS: Final = ("store_options", "warehouse_options", "warehouses")
 _MAY_BE_ZERO: Final = frozenset(
     {
         "backoff_s",
@@ -65,16 +84,81 @@ def _bound(name: str) -> Any:
     return Field(default=default, description=description, gt=0, allow_inf_nan=False)
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+class Place(BaseModel):
+    """Where a warehouse is."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    options: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        return _warehouse_url(value)
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=True)
+
+    data: str = Field(
+        default="lakepact-data",
+        description="The folder in which the store and the default warehouse are, if they are not given.",
+        min_length=1,
+    )
     store: str = Field(
-        default="sqlite:///lakepact-data/lakepact.db",
+        default="",
         description="The URL of the store that holds cells and records.",
     )
     store_options: dict[str, str] = Field(
         default_factory=dict,
         description="What the store needs beside its URL, such as `endpoint` and `region`. As JSON in the environment.",
+    )
+
+    warehouse: str = Field(
+        default="",
+        description="The URL of the default warehouse, where tables keep their files.",
+    )
+    warehouse_options: dict[str, str] = Field(
+        default_factory=dict,
+        description="What the default warehouse needs beside its URL, as `store_options`.",
+    )
+    warehouses: dict[str, Place] = Field(
+        default_factory=dict,
+        description="More warehouses by name, each with `url` and `options`. As JSON in the environment.",
+    )
+    default_warehouse: str = Field(
+        default="main",
+        description="The name of the warehouse that a client gets who names none.",
+    )
+
+    host: str = Field(default="127.0.0.1", description="The address the server listens on.", min_length=1)
+    port: int = Field(default=8181, description="The port the server listens on. 0 is any free one.", ge=0, le=65_535)
+    workers: int = Field(default=1, description="How many processes serve behind one socket.", ge=1, le=256)
+    base_path: str = Field(default="", description="What every path begins with, such as `/catalog`.")
+    max_body_bytes: int = Field(default=32 * 1024 * 1024, description="The size of one request's body, unpacked.", gt=0)
+    max_tables: int = Field(default=100, description="Tables one commit may change.", gt=0)
+    max_updates: int = Field(default=1_000, description="Updates one commit may make to one table.", gt=0)
+    request_deadline_s: float = Field(
+        default=30.0, description="How long one request may take.", gt=0, allow_inf_nan=False
+    )
+    multi_table_transactions: bool = Field(
+        default=True, description="Whether one commit may change several tables. Without it that is 406."
+    )
+    idempotency_lifetime_s: int = Field(
+        default=3_600, description="How long clients may repeat a request under the same key, as told to them.", gt=0
+    )
+    metadata_cache_bytes: int = Field(
+        default=256 * 1024 * 1024, description="Memory for table and view metadata. It saves reading files.", ge=0
+    )
+    upkeep_interval_s: float = Field(
+        default=60.0, description="How often a server looks whether upkeep is due.", gt=0, allow_inf_nan=False
+    )
+    receipts: bool = Field(
+        default=True, description="Whether every committed change leaves a receipt in the warehouse."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="What is logged: `debug`, `info`, `warning` or `error`."
     )
 
     lease_s: float = _bound("lease_s")
@@ -104,6 +188,67 @@ class Settings(BaseSettings):
         if not urlsplit(value).scheme:
             raise ValueError("a store is a URL such as sqlite:///lakepact-data/lakepact.db or s3://bucket/prefix")
         return value
+
+    @field_validator("warehouse")
+    @classmethod
+    def _is_warehouse_url(cls, value: str) -> str:
+        return _warehouse_url(value)
+
+    @field_validator("default_warehouse")
+    @classmethod
+    def _is_warehouse_name(cls, value: str) -> str:
+        return _warehouse_name(value)
+
+    @field_validator("warehouses")
+    @classmethod
+    def _are_warehouse_names(cls, value: dict[str, Place]) -> dict[str, Place]:
+        for name in value:
+            _warehouse_name(name)
+        return value
+
+    @field_validator("base_path")
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        path = value.rstrip("/")
+        if not _BASE_PATH.fullmatch(path):
+            raise ValueError("a base path is plain, and begins with a slash, as in /catalog")
+        return path
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Fill in what follows from other settings. Runs on what all sources gave together."""
+        values = dict(values)
+        warehouses, default = values.get("warehouses"), values.get("default_warehouse", "main")
+        if isinstance(warehouses, Mapping) and default in warehouses:
+            place = warehouses[default]
+            if isinstance(place, Mapping):
+                given = place.get("url", ""), place.get("options", {})
+                # Equal is fine: that is how settings look that are handed on to another process.
+                if (
+                    values.setdefault("warehouse", given[0]),
+                    values.setdefault("warehouse_options", given[1]),
+                ) != given:
+                    raise ValueError(
+                        f"the default warehouse {default} is given twice, by `warehouse` and by "
+                        f"`warehouses.{default}`; leave one out"
+                    )
+        data = values.get("data", cls.model_fields["data"].default)
+        if isinstance(data, str) and data:
+            for name, url in _following(data).items():
+                values.setdefault(name, url)
+        return values
+
+    @property
+    def uses_data(self) -> bool:
+        """Whether anything is kept in the folder `data`."""
+        following = _following(self.data)
+        return self.store == following["store"] or self.warehouse == following["warehouse"]
+
+    def places(self) -> dict[str, Place]:
+        """Every warehouse by name, the default one first."""
+        default = Place(url=self.warehouse, options=self.warehouse_options)
+        return {self.default_warehouse: default, **self.warehouses}
 
     @classmethod
     def load(cls, **given: Any) -> Self:
@@ -135,9 +280,12 @@ class Settings(BaseSettings):
         """Every setting by name, fit for other people's eyes: no password, no key."""
         values = self.model_dump()
         values["store"] = without_password(self.store)
-        values["store_options"] = {
-            name: HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else value
-            for name, value in self.store_options.items()
+        values["store_options"] = _without_secrets(self.store_options)
+        values["warehouse"] = without_password(self.warehouse)
+        values["warehouse_options"] = _without_secrets(self.warehouse_options)
+        values["warehouses"] = {
+            name: {"url": without_password(place.url), "options": _without_secrets(place.options)}
+            for name, place in self.warehouses.items()
         }
         return values
 
@@ -153,6 +301,43 @@ def without_password(url: str) -> str:
     # `geturl` drops an empty host, and `sqlite:///x` would lose two slashes.
     prefix = f"{parts.scheme}://{parts.netloc}" if "://" in url else f"{parts.scheme}:"
     return prefix + parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def _without_secrets(options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else value
+        for name, value in options.items()
+    }
+
+
+def _warehouse_url(value: str) -> str:
+    scheme, separator, _ = value.partition("://")
+    if not separator or scheme not in _WAREHOUSE_SCHEMES:
+        raise ValueError("a warehouse is a URL such as file:///absolute/folder or s3://bucket/prefix")
+    return value
+
+
+def _warehouse_name(value: str) -> str:
+    if not _WAREHOUSE_NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} cannot be the name of a warehouse; use lower-case letters, digits, '_' and '-', at most 63"
+        )
+    if value in RESERVED_WORDS:
+        raise ValueError(f"{value!r} cannot be the name of a warehouse, as paths have a meaning for it; choose another")
+    return value
+
+
+def _following(data: str) -> dict[str, str]:
+    """What follows from `data`, by setting."""
+    return {
+        "store": f"sqlite:///{_in_url(data)}/lakepact.db",
+        "warehouse": f"file://{_in_url(os.path.abspath(data))}/warehouse",
+    }
+
+
+def _in_url(path: str) -> str:
+    # Only what would end the path or be decoded: engines take the rest of a file URL as it is written.
+    return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 def _config_path() -> Path | None:
@@ -173,6 +358,12 @@ def _explained(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name}: there is no such setting" + (f" (in {path})" if path else ""))
         else:
-            value = HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else repr(problem["input"])
-            lines.append(f"{name} = {value}: {problem['msg']} (set {PREFIX}{name.upper()} or the file)")
+            first = str(problem["loc"][0]) if problem["loc"] else ""
+            if not first:
+                lines.append(problem["msg"])
+                continue
+            # What is wrong in a table of options may be beside a secret.
+            secret = first in _WITH_SECRETS or any(word in name.lower() for word in _SECRET_WORDS)
+            value = HIDDEN if secret else repr(problem["input"])
+            lines.append(f"{name} = {value}: {problem['msg']} (set {PREFIX}{first.upper()} or the file)")
     return "; ".join(lines) + ". `lakepact config show` lists every setting"

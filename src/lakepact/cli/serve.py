@@ -1,15 +1,88 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lakepact import __version__
+from lakepact.cli.options import StoreUrl
+from lakepact.server.run import bind, serve_all, url_of
+from lakepact.settings import Settings, without_password
 
 
-def serve() -> None:
-    """Run the catalog server. Not part of this release yet."""
-    typer.echo(
-        f"error: lakepact {__version__} has no server yet: this release is the transaction kernel and its stores. "
-        f"See the status table in README.md, or watch the kernel work with `lakepact demo`.",
-        err=True,
+def serve(
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on. Default: 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any free one. Default: 8181.")
+    ] = None,
+    store: StoreUrl = None,
+    warehouse: Annotated[
+        str | None, typer.Option("--warehouse", metavar="URL", help="Where tables keep their files.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="DIR", help="The folder for both, if they are not given. Default: lakepact-data."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="How many processes serve. Default: 1.")
+    ] = None,
+    base_path: Annotated[
+        str | None, typer.Option("--base-path", metavar="PATH", help="What every path begins with, such as /catalog.")
+    ] = None,
+    multi_table_transactions: Annotated[
+        bool | None,
+        typer.Option(
+            "--multi-table-transactions/--no-multi-table-transactions",
+            help="Whether one commit may change several tables. Default: it may.",
+        ),
+    ] = None,
+) -> None:
+    """Run the catalog server."""
+    settings = Settings.load(
+        host=host,
+        port=port,
+        store=store,
+        warehouse=warehouse,
+        data=data,
+        workers=workers,
+        base_path=base_path,
+        multi_table_transactions=multi_table_transactions,
     )
-    raise typer.Exit(2)
+    bound = bind(settings.host, settings.port)
+    url = url_of(bound, settings.base_path)
+    serve_all(settings, bound, ready=lambda: _announce(settings, url))
+
+
+def _announce(settings: Settings, url: str) -> None:
+    for line in announcement(settings, url):
+        typer.echo(line)
+
+
+def announcement(settings: Settings, url: str) -> list[str]:
+    """What is printed once the server answers: where it is, and one line to try for each engine."""
+    name = settings.default_warehouse
+    spark = (
+        "spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+        " --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog"
+        f" --conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={url}"
+        f" --conf spark.sql.catalog.lake.warehouse={name} --conf spark.sql.defaultCatalog=lake"
+    )
+    pyiceberg = (
+        'python -c "from pyiceberg.catalog import load_catalog; '
+        f"print(load_catalog('lake', type='rest', uri='{url}', warehouse='{name}').list_namespaces())\""
+    )
+    duckdb = (
+        'duckdb -cmd "INSTALL iceberg; LOAD iceberg; '
+        f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')\""
+    )
+    return [
+        f"Lakepact {__version__} listens on {url}",
+        f"Store {without_password(settings.store)}, "
+        + ", ".join(f"warehouse {name} at {without_password(place.url)}" for name, place in settings.places().items()),
+        "Try it:",
+        f"  Spark      {spark}",
+        f"  PyIceberg  {pyiceberg}",
+        f"  DuckDB     {duckdb}",
+    ]

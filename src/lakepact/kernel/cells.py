@@ -12,8 +12,8 @@ from lakepact.errors import Contended, InvalidRequest, InvalidSetting, OutcomeUn
 from lakepact.kernel import checks, decide
 from lakepact.kernel.access import Access, Memory, Ports, Remembered
 from lakepact.kernel.decide import Claim
-from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT
-from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT, name_of_record
+from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
 from lakepact.kernel.keys import Key, check_key
 from lakepact.kernel.model import (
     Busy,
@@ -169,10 +169,13 @@ class DocumentCells:
         states: Iterable[State] = (),
         *,
         created_before_ms: int | None = None,
+        made_since_ms: int | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> TransactionPage:
         size = checks.check_limit(limit, self._settings)
+        if after is None and made_since_ms is not None:
+            after = name_of_record(first_id_of(made_since_ms))
         return await Recoverer(self._access(), self._rounds).transactions(states, created_before_ms, after, size)
 
     # --- upkeep ---

@@ -44,6 +44,11 @@ def timestamp_ms(transaction_id: TransactionId) -> int:
     return int(transaction_id[:8] + transaction_id[9:13], 16)
 
 
+def first_id_of(made_ms: int) -> TransactionId:
+    """The smallest id made at this instant: where a listing from then on begins."""
+    return uuid7(min(max(made_ms, 0), _LAST_MS), 0)
+
+
 def check_horizon(transaction_id: TransactionId, now_ms: int, horizon_days: int, max_ahead_s: float) -> None:
     """Refuse ids whose records may already have been collected, and ids from a clock that runs far ahead.
 

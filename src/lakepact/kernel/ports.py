@@ -255,10 +255,14 @@ class CellStore(Protocol):
         states: Iterable[State] = (),
         *,
         created_before_ms: int | None = None,
+        made_since_ms: int | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> TransactionPage:
-        """Transactions by state (all if none is named) and age, in the order of their ids, oldest first."""
+        """Transactions by state (all if none is named) and age, in the order of their ids, oldest first.
+
+        `made_since_ms` says where the first page begins: at ids made then. Later pages go on at `after`.
+        """
         ...
 
     # Upkeep: by anyone, any number of times.
@@ -293,6 +297,14 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, name: str) -> bytes | None: ...
+
+    async def exists(self, name: str) -> bool:
+        """Whether the blob is there now: for files that others may have taken away."""
+        ...
+
+    async def make_folder(self, name: str) -> None:
+        """Make the folder, for engines that write into it themselves. Nothing to do where folders are only names."""
+        ...
 
     async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
         """Up to `limit` entries whose names begin with `prefix` and sort after `after`, in order."""

@@ -45,6 +45,13 @@ class FileBlobs:
     async def get(self, name: str) -> bytes | None:
         return await self._run(lambda: self._disk.read(name))
 
+    async def exists(self, name: str) -> bool:
+        # One look at a local disk takes less time than asking a thread for it.
+        return self._disk.exists(name)
+
+    async def make_folder(self, name: str) -> None:
+        await self._run(lambda: self._disk.make_folder(name))
+
     async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
         def page() -> list[BlobEntry]:
             entries: list[BlobEntry] = []

@@ -56,6 +56,21 @@ class ObjectBlobs:
                 return None
             raise unavailable(f"read {self._bucket.url}{name}", error) from error
 
+    async def exists(self, name: str) -> bool:
+        path = self._bucket.path(name)
+        try:
+            async with self._bucket.turns:
+                # The answer to a HEAD has no body, and so cannot say whether the object is missing or its bucket.
+                await obstore.get_async(self._bucket.reading, path)
+                return True
+        except Exception as error:
+            if is_missing_object(error):
+                return False
+            raise unavailable(f"look for {self._bucket.url}{name}", error) from error
+
+    async def make_folder(self, name: str) -> None:
+        """Folders are only names here."""
+
     async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
         found = await list_objects(self._bucket, prefix, after, limit)
         return [BlobEntry(name, meta["size"], round(meta["last_modified"].timestamp() * 1_000)) for name, meta in found]

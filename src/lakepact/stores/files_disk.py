@@ -75,6 +75,17 @@ class Disk:
         """The bytes, durable by now, or None if there is no such file."""
         return self._read(self._path(name), durable=True)
 
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        try:
+            return stat.S_ISREG(os.stat(self._path(name)).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            self._check_root()
+            return False
+
+    def make_folder(self, name: str) -> None:
+        self._make_durable_folder(self._path(name))
+
     def create(self, name: str, data: bytes) -> bool:
         """Write the file if the name is free; durable on True. False: it is taken, nothing was written.
 
@@ -86,7 +97,7 @@ class Disk:
         self._make_durable_folder(path.parent)
         temporary = self._write_temporary(data)
         try:
-            os.link(temporary, path)
+            self._link(temporary, path)
         except FileExistsError:
             os.unlink(temporary)
             self._taken(path)
@@ -95,6 +106,15 @@ class Disk:
         _flush_folder(path.parent)
         os.unlink(temporary)
         return True
+
+    def _link(self, temporary: Path, path: Path) -> None:
+        try:
+            os.link(temporary, path)
+        except FileNotFoundError:
+            # Others may clear away empty folders, and what is remembered of them is wrong then.
+            self._durable_folders = {self.root}
+            self._make_durable_folder(path.parent)
+            os.link(temporary, path)
 
     def replace(self, name: str, matches: Callable[[bytes], bool], data: bytes) -> bool:
         """Replace the file if its bytes match; durable on True. False: they did not, or there is no file.

@@ -75,6 +75,12 @@ class MemoryBlobs:
         there = self._blobs.get(name)
         return None if there is None else there[0]
 
+    async def exists(self, name: str) -> bool:
+        return name in self._blobs
+
+    async def make_folder(self, name: str) -> None:
+        """Folders are only names here."""
+
     async def list(self, prefix: str, after: str | None = None, limit: int = 1_000) -> Sequence[BlobEntry]:
         names = _page(self._names, prefix, after, limit)
         return [BlobEntry(name, len(self._blobs[name][0]), self._blobs[name][1]) for name in names]

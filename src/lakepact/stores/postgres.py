@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.checks import check_id, check_limit, check_ttl
-from lakepact.kernel.identity import TransactionId, parse_transaction_id, uuid7
+from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id, uuid7
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Cell,
@@ -171,11 +171,14 @@ class PostgresCells:
         states: Iterable[State] = (),
         *,
         created_before_ms: int | None = None,
+        made_since_ms: int | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> TransactionPage:
         check_limit(limit, self._settings)
         wanted = tuple(State(state) for state in states) or tuple(State)
+        if after is None and made_since_ms is not None:
+            after = first_id_of(made_since_ms)
         statement = self._statements.list
         if not any(state.final for state in wanted):
             statement = self._statements.list_undecided

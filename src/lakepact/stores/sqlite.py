@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from lakepact.errors import StoreUnavailable
 from lakepact.kernel.checks import check_id, check_limit, check_ttl
-from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Busy,
@@ -217,12 +217,15 @@ class SqliteCells:
         states: Iterable[State] = (),
         *,
         created_before_ms: int | None = None,
+        made_since_ms: int | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> TransactionPage:
         check_limit(limit, self._settings)
         if after is not None:
             storable_text("after", after)
+        elif made_since_ms is not None:
+            after = first_id_of(made_since_ms)
         wanted = tuple(State(state) for state in states)
         return await self._look(
             lambda connection: sqlite_rows.list_transactions(connection, wanted, created_before_ms, after, limit)

@@ -151,3 +151,13 @@ async def test_of_many_writers_of_different_bytes_exactly_one_succeeds(blobs: Bl
 
     assert won.count(True) == 1
     assert await blobs.get(NAME) == bids[won.index(True)]
+
+
+async def test_whether_a_blob_is_there_can_be_asked(blobs: BlobStore) -> None:
+    assert not await blobs.exists("a/b")
+    await blobs.make_folder("a")
+    assert not await blobs.exists("a")
+    await blobs.put("a/b", b"1")
+    assert await blobs.exists("a/b")
+    await blobs.delete("a/b")
+    assert not await blobs.exists("a/b")

@@ -238,3 +238,13 @@ async def test_p7_collecting_twice_changes_nothing_more(world: World) -> None:
     await asyncio.gather(world.store.collect(), other.collect())
     await _collect_all(world.store)
     assert await _collect_all(other) == (0, 0)
+
+
+async def test_a_listing_may_begin_at_an_instant(world: World) -> None:
+    ids, made_ms = [], []
+    for number in range(4):
+        made_ms.append(world.clock.now_ms())
+        ids.append(await world.put({A: {"n": number}}))
+        world.clock.advance(_DAY_S / 3)
+    for number, since_ms in enumerate(made_ms):
+        assert [one.id for one in await _listed(world.store, 1, made_since_ms=since_ms)] == ids[number:]

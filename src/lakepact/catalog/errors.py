@@ -1,0 +1,111 @@
+"""What the catalog refuses, and in which words.
+
+    LakepactError
+    └── Refusal                  deterministic: nothing was applied, and the same request gets the same answer again
+        ├── BadRequest           400
+        ├── NoSuchNamespace      404
+        ├── NoSuchTable          404
+        ├── NoSuchView           404
+        ├── NotFound             404  a file that should be there is not
+        ├── Unsupported          406
+        ├── AlreadyExists        409
+        ├── NamespaceNotEmpty    409
+        ├── CommitFailed         409
+        └── Unprocessable        422
+
+`type` and `code` are Iceberg's own: clients compare them literally, and decide by them whether to delete their files.
+A refusal can be stored as the answer of a transaction and raised again from there, so it is made of plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from lakepact.errors import LakepactError
+
+
+class Refusal(LakepactError):
+    """The catalog will not do this. Nothing was applied."""
+
+    type: ClassVar[str] = "RESTException"
+    code: ClassVar[int] = 400
+
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = dict(details or {})
+        """Fields that an answer carries beside message, type and code."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"message": self.message, "type": self.type, "code": self.code, **self.details}
+
+
+class BadRequest(Refusal):
+    """The request is wrong in itself: change it and send it again."""
+
+    type: ClassVar[str] = "BadRequestException"
+    code: ClassVar[int] = 400
+
+
+class NoSuchNamespace(Refusal):
+    type: ClassVar[str] = "NoSuchNamespaceException"
+    code: ClassVar[int] = 404
+
+    @classmethod
+    def named(cls, namespace: Sequence[str]) -> NoSuchNamespace:
+        return cls(f"Namespace does not exist: {'.'.join(namespace)}")
+
+
+class NoSuchTable(Refusal):
+    type: ClassVar[str] = "NoSuchTableException"
+    code: ClassVar[int] = 404
+
+
+class NoSuchView(Refusal):
+    type: ClassVar[str] = "NoSuchViewException"
+    code: ClassVar[int] = 404
+
+
+class NotFound(Refusal):
+    """A metadata file that a pointer names is not in the warehouse."""
+
+    type: ClassVar[str] = "NotFoundException"
+    code: ClassVar[int] = 404
+
+
+class Unsupported(Refusal):
+    type: ClassVar[str] = "UnsupportedOperationException"
+    code: ClassVar[int] = 406
+
+
+class AlreadyExists(Refusal):
+    type: ClassVar[str] = "AlreadyExistsException"
+    code: ClassVar[int] = 409
+
+
+class NamespaceNotEmpty(Refusal):
+    type: ClassVar[str] = "NamespaceNotEmptyException"
+    code: ClassVar[int] = 409
+
+
+class CommitFailed(Refusal):
+    """A requirement does not hold. The client may refresh and try again."""
+
+    type: ClassVar[str] = "CommitFailedException"
+    code: ClassVar[int] = 409
+
+
+class Unprocessable(Refusal):
+    type: ClassVar[str] = "UnprocessableEntityException"
+    code: ClassVar[int] = 422
+
+
+_BY_TYPE = {kind.type: kind for kind in Refusal.__subclasses__()}
+
+
+def refusal_of(stored: Mapping[str, Any]) -> Refusal:
+    """The refusal that was stored as a transaction's answer."""
+    known = {"message", "type", "code"}
+    kind = _BY_TYPE.get(stored["type"], BadRequest)
+    return kind(stored["message"], {name: value for name, value in stored.items() if name not in known})

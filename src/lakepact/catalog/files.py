@@ -1,0 +1,151 @@
+"""Metadata files: read, written once, remembered by location.
+
+A metadata file never changes, so what was read once is right for ever. It is kept as bytes, to be spliced into answers,
+and as the parsed document, to be folded over; both are bounded. The parsed document is shared: nobody changes it.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from lakepact.catalog.errors import NotFound
+from lakepact.catalog.warehouse import Warehouse
+from lakepact.errors import Unreadable
+from lakepact.iceberg import metadata as tables
+from lakepact.iceberg import views
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.locations import has_gzip_name
+from lakepact.kernel.ports import BlobStore
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class MetadataFile:
+    """One version of a table or view."""
+
+    location: str
+    text: bytes
+    """The JSON, not compressed."""
+
+    document: JsonObject
+    referenced: bytes | None = None
+    """The JSON with only the snapshots that a branch or tag names, once somebody has asked for it."""
+
+
+class MetadataFiles:
+    """The metadata files of one warehouse."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        blobs: BlobStore,
+        cache_bytes: int,
+        *,
+        look_every_time: bool,
+        on_cache: Callable[[bool], None] = lambda hit: None,
+    ) -> None:
+        """`look_every_time`: a file may be taken away by hand, and looking costs next to nothing."""
+        self._warehouse = warehouse
+        self._blobs = blobs
+        self._look_every_time = look_every_time
+        self._cache_bytes = cache_bytes
+        self._cached: OrderedDict[str, MetadataFile] = OrderedDict()
+        self._held_bytes = 0
+        self._on_cache = on_cache
+
+    async def table(self, location: str) -> MetadataFile:
+        return await self._load(location, tables.read)
+
+    async def view(self, location: str) -> MetadataFile:
+        return await self._load(location, views.read_view)
+
+    async def raw(self, location: str) -> bytes:
+        """The JSON of a file that has not been checked yet."""
+        data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
+        if data is None:
+            raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
+        return _decompressed(location, data)
+
+    async def write(self, location: str, document: JsonObject) -> bool:
+        """Write a new version, durable on return. False if another version is there under this very name."""
+        text = orjson.dumps(document)
+        data = gzip.compress(text, mtime=0) if has_gzip_name(location) else text
+        if not await self._blobs.put(self._warehouse.blob_name(location), data):
+            return False
+        self._remember(MetadataFile(location, text, document))
+        return True
+
+    async def delete(self, location: str) -> None:
+        self._forget(location)
+        await self._blobs.delete(self._warehouse.blob_name(location))
+
+    async def make_folders(self, *locations: str) -> None:
+        for location in locations:
+            await self._blobs.make_folder(self._warehouse.blob_name(location))
+
+    async def _load(self, location: str, read: Callable[[object], JsonObject]) -> MetadataFile:
+        cached = self._cached.get(location)
+        if cached is not None:
+            self._cached.move_to_end(location)
+            if self._look_every_time and not await self._blobs.exists(self._warehouse.blob_name(location)):
+                self._forget(location)
+                raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
+            self._on_cache(True)
+            return cached
+        self._on_cache(False)
+        text = await self.raw(location)
+        try:
+            document = read(orjson.loads(text))
+        except (orjson.JSONDecodeError, Unreadable) as error:
+            raise Unreadable(
+                f"metadata file {location} is damaged: {error}. Nothing was changed. Restore the file from a backup, "
+                f"or register an older version of the table"
+            ) from error
+        found = MetadataFile(location, text, document)
+        self._remember(found)
+        return found
+
+    def _remember(self, file: MetadataFile) -> None:
+        self._forget(file.location)
+        if len(file.text) > self._cache_bytes:
+            return
+        self._cached[file.location] = file
+        self._held_bytes += len(file.text)
+        while self._held_bytes > self._cache_bytes:
+            _, old = self._cached.popitem(last=False)
+            self._held_bytes -= len(old.text)
+
+    def _forget(self, location: str) -> None:
+        old = self._cached.pop(location, None)
+        if old is not None:
+            self._held_bytes -= len(old.text)
+
+
+def parsed(location: str, text: bytes) -> Any:
+    """What a client asks to register, as JSON."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"metadata file {location} is not JSON: {error}") from error
+
+
+def referenced_only(file: MetadataFile) -> bytes:
+    if file.referenced is None:
+        file.referenced = orjson.dumps(tables.only_referenced(file.document))
+    return file.referenced
+
+
+def _decompressed(location: str, data: bytes) -> bytes:
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError) as error:
+        raise Unreadable(f"metadata file {location} is not valid gzip: {error}") from error

@@ -1,0 +1,59 @@
+"""Where the catalog's cells are. Every key begins with the warehouse, so a transaction stays in one.
+
+    <warehouse>/namespaces/<parent>/<level>   a namespace and its properties
+    <warehouse>/names/<namespace>/<name>      what a name stands for: {kind, id}
+    <warehouse>/tables/<uuid>                 a table's pointer
+    <warehouse>/views/<uuid>                  a view's pointer
+    <warehouse>/locations/<digest>            who owns a location: no two tables share one
+    <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
+
+A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.keys import Key, key_of, segments_of
+
+
+class Keys:
+    def __init__(self, warehouse: str) -> None:
+        self._warehouse = warehouse
+
+    def namespace(self, namespace: Sequence[str]) -> Key:
+        return key_of(self._warehouse, "namespaces", _path(namespace[:-1]), namespace[-1])
+
+    def namespaces_in(self, parent: Sequence[str]) -> Key:
+        """What the keys of all direct children begin with."""
+        return key_of(self._warehouse, "namespaces", _path(parent))
+
+    def name(self, identifier: Identifier) -> Key:
+        return key_of(self._warehouse, "names", _path(identifier.namespace), identifier.name)
+
+    def names_in(self, namespace: Sequence[str]) -> Key:
+        return key_of(self._warehouse, "names", _path(namespace))
+
+    def table(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "tables", uuid)
+
+    def view(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "views", uuid)
+
+    def location(self, location: str) -> Key:
+        return key_of(self._warehouse, "locations", hashlib.sha256(location.encode()).hexdigest())
+
+    def dropped(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "dropped", uuid)
+
+
+def last_segment(key: Key) -> str:
+    """The name of a namespace, table or view, from its key."""
+    return segments_of(key)[-1]
+
+
+def _path(namespace: Sequence[str]) -> str:
+    # A dot is the separator, so a dot inside a level is written `~1`.
+    return "." + ".".join(level.replace("~", "~0").replace(".", "~1") for level in namespace)

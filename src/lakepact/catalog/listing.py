@@ -1,0 +1,58 @@
+"""Lists of namespaces, tables and views, whole or in pages.
+
+A page is made of what the store's own pages show. It is not a cut, and a page may be short and still have a successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakepact.catalog.errors import BadRequest, NoSuchNamespace
+from lakepact.catalog.keys import Keys, last_segment
+from lakepact.catalog.pointers import Kind
+from lakepact.kernel.ports import CellStore
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    names: tuple[str, ...]
+    next_token: str | None = None
+
+
+class Listing:
+    def __init__(self, keys: Keys, store: CellStore, max_page: int) -> None:
+        self._keys = keys
+        self._store = store
+        self._max_page = max_page
+
+    async def namespaces(self, parent: Sequence[str], token: str | None, size: int | None) -> Page:
+        """The last levels of the namespaces right below this one; the root's, if it is empty."""
+        if parent:
+            await self._check_there(parent)
+        return await self._page(self._keys.namespaces_in(parent), None, token, size)
+
+    async def names(self, namespace: Sequence[str], kind: Kind, token: str | None, size: int | None) -> Page:
+        await self._check_there(namespace)
+        return await self._page(self._keys.names_in(namespace), kind, token, size)
+
+    async def _check_there(self, namespace: Sequence[str]) -> None:
+        key = self._keys.namespace(namespace)
+        if not (await self._store.read([key]))[key].exists:
+            raise NoSuchNamespace.named(namespace)
+
+    async def _page(self, prefix: str, kind: Kind | None, token: str | None, size: int | None) -> Page:
+        """Without a size: everything, however many pages of the store that takes."""
+        if size is not None and size < 1:
+            raise BadRequest(f"pageSize is {size}; ask for at least 1")
+        after, found = token or None, list[str]()
+        while True:
+            page = await self._store.scan(prefix, after, min(size or self._max_page, self._max_page))
+            found += [
+                last_segment(cell.key)
+                for cell in page.cells
+                if cell.value is not None and (kind is None or cell.value["kind"] == kind)
+            ]
+            after = page.after
+            if after is None or (size is not None and found):
+                return Page(tuple(found), after)

@@ -1,0 +1,101 @@
+"""From names to pointers, and the children of a namespace.
+
+A pointer repeats the name it goes by, and both change in one transaction. So a pointer that says the name that was
+asked for is the right one, without a look at the name's own cell: tables that are used again and again cost one cell.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from lakepact.catalog.errors import NoSuchNamespace, NoSuchTable, NoSuchView, Refusal
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.errors import Contended
+from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell
+
+_MOST_REMEMBERED: Final = 100_000
+_ATTEMPTS: Final = 10
+
+
+class Reads(Protocol):
+    """Whatever shows cells: a draft, or the store itself."""
+
+    async def read(self, *keys: Key) -> list[Cell]: ...
+
+    async def read_again(self, *keys: Key) -> list[Cell]: ...
+
+
+class Names:
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._ids: OrderedDict[Identifier, tuple[Kind, str]] = OrderedDict()
+
+    async def find(self, cells: Reads, identifier: Identifier) -> Pointer | None:
+        """What this name stands for, a table or a view."""
+        known = self._ids.get(identifier)
+        if known is not None:
+            [cell] = await cells.read(self._pointer_key(*known))
+            pointer = Pointer.of(cell)
+            if pointer is not None and pointer.identifier == identifier:
+                self._ids.move_to_end(identifier)
+                return pointer
+            del self._ids[identifier]
+        read = cells.read
+        for _ in range(_ATTEMPTS):
+            [name] = await read(self._keys.name(identifier))
+            if name.value is None:
+                return None
+            kind, uuid = Kind(name.value["kind"]), str(name.value["id"])
+            [cell] = await read(self._pointer_key(kind, uuid))
+            pointer = Pointer.of(cell)
+            if pointer is not None and pointer.identifier == identifier:
+                self._remember(identifier, kind, uuid)
+                return pointer
+            # It was renamed or dropped between the two looks.
+            read = cells.read_again
+        raise Contended(f"{shown(identifier)} keeps being renamed; send the request again")
+
+    async def find_kind(self, cells: Reads, identifier: Identifier, kind: Kind) -> Pointer | None:
+        pointer = await self.find(cells, identifier)
+        return pointer if pointer is not None and pointer.kind is kind else None
+
+    async def table(self, cells: Reads, identifier: Identifier) -> Pointer:
+        pointer = await self.find_kind(cells, identifier, Kind.TABLE)
+        if pointer is None:
+            raise missing(identifier, Kind.TABLE)
+        return pointer
+
+    async def view(self, cells: Reads, identifier: Identifier) -> Pointer:
+        pointer = await self.find_kind(cells, identifier, Kind.VIEW)
+        if pointer is None:
+            raise missing(identifier, Kind.VIEW)
+        return pointer
+
+    async def namespace(self, cells: Reads, namespace: Sequence[str]) -> dict[str, Any]:
+        """The value of a namespace's cell."""
+        [cell] = await cells.read(self._keys.namespace(namespace))
+        if cell.value is None:
+            raise NoSuchNamespace.named(namespace)
+        return dict(cell.value)
+
+    def pointer_key(self, pointer: Pointer) -> Key:
+        return self._pointer_key(pointer.kind, pointer.id)
+
+    def _pointer_key(self, kind: Kind, uuid: str) -> Key:
+        return self._keys.table(uuid) if kind is Kind.TABLE else self._keys.view(uuid)
+
+    def _remember(self, identifier: Identifier, kind: Kind, uuid: str) -> None:
+        self._ids[identifier] = kind, uuid
+        if len(self._ids) > _MOST_REMEMBERED:
+            self._ids.popitem(last=False)
+
+
+def missing(identifier: Identifier, kind: Kind) -> Refusal:
+    if kind is Kind.TABLE:
+        return NoSuchTable(f"Table does not exist: {shown(identifier)}")
+    return NoSuchView(f"View does not exist: {shown(identifier)}")

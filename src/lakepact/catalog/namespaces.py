@@ -1,0 +1,142 @@
+"""Namespaces: made, changed, dropped.
+
+Dropping must not race a creation into an orphan. The dropper first marks the namespace, which moves its cell, so that a
+creation that began before cannot commit any more; then it looks for children; then it drops. A creation that meets the
+mark takes it away in its own transaction, and so sends the dropper back to looking. A mark left by a crash is
+harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from lakepact.catalog.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, Unprocessable
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.warehouse import Warehouse, check_properties
+from lakepact.catalog.work import Draft
+from lakepact.iceberg.fields import JsonObject
+from lakepact.kernel.model import Cell
+from lakepact.kernel.ports import CellStore
+
+_MARK: Final = "dropping"
+
+
+class NotMarked(Exception):
+    """A namespace is dropped in two steps, and the first is missing. Never leaves the catalog."""
+
+
+class Namespaces:
+    """Plans for namespaces of one warehouse."""
+
+    def __init__(self, keys: Keys, warehouse: Warehouse, store: CellStore) -> None:
+        self._keys = keys
+        self._warehouse = warehouse
+        self._store = store
+
+    async def create(self, draft: Draft, namespace: Sequence[str], properties: Mapping[str, str]) -> JsonObject:
+        check_namespace(namespace)
+        self._check_properties(properties)
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.exists:
+            raise AlreadyExists(f"Namespace already exists: {'.'.join(namespace)}")
+        if len(namespace) > 1:
+            await self.enter(draft, namespace[:-1])
+        value = {"namespace": list(namespace), "properties": dict(properties), "created": cell.revision + 1}
+        draft.write(key, value)
+        return {"namespace": list(namespace), "properties": dict(properties)}
+
+    async def update_properties(
+        self, draft: Draft, namespace: Sequence[str], removals: Sequence[str], updates: Mapping[str, str]
+    ) -> JsonObject:
+        both = sorted(set(removals) & set(updates))
+        if both:
+            raise Unprocessable(f"these properties are both removed and updated: {', '.join(both)}; say one of the two")
+        check_properties([*removals, *updates])
+        self._check_properties(updates)
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.value is None:
+            raise NoSuchNamespace.named(namespace)
+        before: dict[str, str] = dict(cell.value["properties"])
+        after = {name: value for name, value in before.items() if name not in removals} | dict(updates)
+        if after != before:
+            draft.write(key, {**cell.value, "properties": after})
+        return {
+            "updated": sorted(updates),
+            "removed": sorted(name for name in set(removals) if name in before),
+            "missing": sorted(name for name in set(removals) if name not in before),
+        }
+
+    async def mark(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
+        """The first step of a drop."""
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.value is None:
+            raise NoSuchNamespace.named(namespace)
+        draft.write(key, {**cell.value, _MARK: mark})
+        return {}
+
+    async def unmark(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.value is not None and cell.value.get(_MARK) == mark:
+            draft.write(key, _without_mark(cell))
+        return {}
+
+    async def drop(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
+        """The last step. Raises `NotMarked` if the mark is not there yet, or was taken away: mark it, and again."""
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.value is None:
+            raise NoSuchNamespace.named(namespace)
+        if await self._has_children(namespace):
+            raise NamespaceNotEmpty(
+                f"Namespace {'.'.join(namespace)} is not empty: drop its tables, views and namespaces first"
+            )
+        if cell.value.get(_MARK) != mark:
+            raise NotMarked
+        draft.write(key, None)
+        return {}
+
+    async def enter(self, draft: Draft, namespace: Sequence[str]) -> JsonObject:
+        """Something is created in this namespace: it must exist, and go on existing. Its properties."""
+        key = self._keys.namespace(namespace)
+        [cell] = await draft.read(key)
+        if cell.value is None:
+            raise NoSuchNamespace.named(namespace)
+        if _MARK in cell.value:
+            draft.write(key, _without_mark(cell))
+        else:
+            draft.depend_on(key)
+        properties: JsonObject = cell.value["properties"]
+        return properties
+
+    async def _has_children(self, namespace: Sequence[str]) -> bool:
+        for prefix in (self._keys.names_in(namespace), self._keys.namespaces_in(namespace)):
+            after: str | None = None
+            while True:
+                page = await self._store.scan(prefix, after)
+                if page.cells:
+                    return True
+                if page.after is None:
+                    break
+                after = page.after
+        return False
+
+    def _check_properties(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties)
+        if "location" in properties:
+            self._warehouse.blob_name(properties["location"], "the namespace's location")
+
+
+def check_namespace(namespace: Sequence[str]) -> None:
+    if not namespace:
+        raise BadRequest("the namespace is empty; name at least one level")
+    if not all(namespace):
+        raise BadRequest(f"a level of namespace {'.'.join(namespace)} is empty; leave no level out")
+
+
+def _without_mark(cell: Cell) -> JsonObject:
+    return {name: value for name, value in (cell.value or {}).items() if name != _MARK}

@@ -1,0 +1,103 @@
+"""Pointers: the cells that say which metadata file is a table or a view now.
+
+Everything a pointer repeats from the metadata is derived from it here, never written by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Identifier
+from lakepact.iceberg.summary import summarize_table, summarize_view
+from lakepact.kernel.model import Cell, Value
+
+ICEBERG: Final = "iceberg"
+_MOST_REFS: Final = 100
+"""A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
+
+
+class Kind(StrEnum):
+    TABLE = "table"
+    VIEW = "view"
+
+
+class Change(StrEnum):
+    """How a pointer came to be what it is. Receipts say it."""
+
+    CREATE = "create"
+    COMMIT = "commit"
+    REGISTER = "register"
+    RENAME = "rename"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    kind: Kind
+    id: str
+    identifier: Identifier
+    metadata_location: str
+    previous_metadata_location: str | None
+    change: Change
+    summary: JsonObject
+    """What the metadata says: uuid, location, schema, snapshot, refs."""
+
+    @classmethod
+    def to(
+        cls,
+        kind: Kind,
+        identifier: Identifier,
+        metadata: JsonObject,
+        location: str,
+        change: Change,
+        previous: str | None = None,
+    ) -> Self:
+        """The pointer to this metadata at this location."""
+        summary = (summarize_table(metadata) if kind is Kind.TABLE else summarize_view(metadata)).to_json()
+        if len(summary.get("refs") or ()) > _MOST_REFS:
+            del summary["refs"]
+        return cls(kind, summary["uuid"], identifier, location, previous, change, summary)
+
+    @classmethod
+    def of(cls, cell: Cell) -> Self | None:
+        """What this cell points to, or None if there is nothing (any more)."""
+        return None if cell.value is None else cls.from_json(cell.value)
+
+    @classmethod
+    def from_json(cls, value: Value) -> Self:
+        fields: dict[str, Any] = dict(value)
+        return cls(
+            kind=Kind(fields.pop("kind")),
+            id=fields["uuid"],
+            identifier=Identifier(tuple(fields.pop("namespace")), fields.pop("name")),
+            metadata_location=fields.pop("metadata-location"),
+            previous_metadata_location=fields.pop("previous-metadata-location"),
+            change=Change(fields.pop("change")),
+            summary={name: field for name, field in fields.items() if name != "format"},
+        )
+
+    def to_json(self) -> Value:
+        return {
+            "kind": self.kind,
+            "format": ICEBERG,
+            "namespace": list(self.identifier.namespace),
+            "name": self.identifier.name,
+            "metadata-location": self.metadata_location,
+            "previous-metadata-location": self.previous_metadata_location,
+            "change": self.change,
+            **self.summary,
+        }
+
+    @property
+    def location(self) -> str:
+        """The folder of the table or view."""
+        location: str = self.summary["location"]
+        return location
+
+
+def shown(identifier: Identifier) -> str:
+    """`namespace.name`, as Iceberg's messages write it."""
+    return ".".join((*identifier.namespace, identifier.name))

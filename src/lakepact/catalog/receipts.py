@@ -1,0 +1,195 @@
+"""Receipts: the immutable event of one committed change. Pure: from a transaction to the documents it leaves behind.
+
+Where a receipt lies follows from the change alone, so that whoever finds one missing writes it to the same place:
+`_catalog/events/<date>/iceberg/committed/<commit key>.json`. The commit key is the SHA-256 of the metadata location, or
+of `cell:<id>:<revision>` for a change that has no metadata file of its own. The date is that of the metadata, or else
+of the transaction's id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from lakepact.catalog.pointers import Change, Kind, Pointer
+from lakepact.catalog.warehouse import OWN_FOLDER
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Identifier
+from lakepact.iceberg.summary import summarize_snapshot
+from lakepact.kernel.identity import TransactionId, timestamp_ms
+from lakepact.kernel.keys import segments_of
+from lakepact.kernel.model import Value, Write
+
+FORMAT: Final = 1
+NAMESPACE: Final = "namespace"
+
+_LINEAGE: Final = {"pipeline": "verified", "rest": "declared-unverified"}
+"""How far a source's word about its inputs can be trusted. What ran inside Lakepact's own pipelines was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedChange:
+    """One change of a committed transaction that a receipt tells of."""
+
+    kind: str
+    id: str
+    revision: int
+    change: Change
+    identifier: Identifier | None
+    namespace: tuple[str, ...]
+    pointer: Pointer | None = None
+    """Of a table or view. For one that was dropped: the last it had."""
+
+    @property
+    def has_new_metadata(self) -> bool:
+        return self.pointer is not None and self.change in (Change.CREATE, Change.COMMIT, Change.REGISTER)
+
+    @property
+    def commit_key(self) -> str:
+        if self.has_new_metadata and self.pointer is not None:
+            return commit_key(self.pointer.metadata_location)
+        return commit_key(f"cell:{self.id}:{self.revision}")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    name: str
+    """Its place in the warehouse."""
+
+    document: JsonObject
+
+    def to_bytes(self) -> bytes:
+        return orjson.dumps(self.document)
+
+
+def commit_key(of: str) -> str:
+    return hashlib.sha256(of.encode()).hexdigest()
+
+
+def changes_of(writes: Iterable[Write]) -> tuple[CommittedChange, ...]:
+    """What the written cells mean: tables, views and namespaces that changed."""
+    writes = tuple(writes)
+    dropped = {
+        segments_of(write.key)[-1]: write.value
+        for write in writes
+        if segments_of(write.key)[1] == "dropped" and write.value is not None
+    }
+    found = (_change_of(write, dropped) for write in writes)
+    return tuple(change for change in found if change is not None)
+
+
+def receipt_of(
+    change: CommittedChange,
+    *,
+    transaction_id: TransactionId,
+    tables: int,
+    answer: Mapping[str, Any],
+    metadata: JsonObject | None,
+) -> Receipt:
+    """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one."""
+    source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
+    pointer, key = change.pointer, change.commit_key
+    committed_ms: int = (metadata or {}).get("last-updated-ms") or timestamp_ms(transaction_id)
+    document: JsonObject = {
+        "format": FORMAT,
+        "event-id": str(uuid.uuid5(uuid.UUID(transaction_id), key)),
+        "commit-key": key,
+        "kind": change.kind,
+        "change": change.change,
+        "id": change.id,
+        "revision": change.revision,
+        "namespace": list(change.namespace),
+        "name": change.identifier.name if change.identifier is not None else None,
+        "transaction-id": transaction_id,
+        "transaction-tables": tables,
+        "operation": answer.get("operation"),
+        "committed-ms": committed_ms,
+        "metadata-location": pointer.metadata_location if pointer is not None else None,
+        "previous-metadata-location": pointer.previous_metadata_location if pointer is not None else None,
+        "base-metadata-location": _base(change),
+        **_content(change, metadata),
+        "source": {name: value for name, value in source.items() if name not in ("inputs", "checks", "quality")},
+        "lineage": _LINEAGE.get(source.get("kind", ""), "none"),
+        "quality": source.get("quality", "not-checked"),
+        "inputs": source.get("inputs", []),
+        "checks": source.get("checks", []),
+    }
+    date = datetime.fromtimestamp(committed_ms / 1000, UTC).strftime("%Y-%m-%d")
+    return Receipt(f"{OWN_FOLDER}/events/{date}/iceberg/committed/{key}.json", document)
+
+
+def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | None:
+    _, family, *rest = segments_of(write.key)
+    revision = write.revision + 1
+    match family:
+        case "tables" | "views":
+            value = write.value if write.value is not None else dropped.get(rest[-1])
+            if value is None:
+                return None
+            pointer = Pointer.from_json({name: field for name, field in value.items() if name not in _OF_A_NOTE})
+            return CommittedChange(
+                Kind.TABLE if family == "tables" else Kind.VIEW,
+                rest[-1],
+                revision,
+                pointer.change,
+                pointer.identifier,
+                pointer.identifier.namespace,
+                pointer,
+            )
+        case "namespaces":
+            if write.value is None:
+                change = Change.DROP
+            else:
+                change = Change.CREATE if write.value.get("created") == revision else Change.COMMIT
+            levels = _levels(rest, write.value)
+            return CommittedChange(NAMESPACE, "/".join((family, *rest)), revision, change, None, levels)
+        case _:
+            return None
+
+
+_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge"})
+
+
+def _levels(rest: list[str], value: Value | None) -> tuple[str, ...]:
+    if value is not None:
+        return tuple(value["namespace"])
+    parents = [level.replace("~1", ".").replace("~0", "~") for level in rest[0].split(".")[1:] if level]
+    return (*parents, rest[1])
+
+
+def _base(change: CommittedChange) -> str | None:
+    """What the change was planned on: the direct predecessor, or the same version for a rename or a drop."""
+    if change.pointer is None:
+        return None
+    if change.has_new_metadata:
+        return change.pointer.previous_metadata_location
+    return change.pointer.metadata_location
+
+
+def _content(change: CommittedChange, metadata: JsonObject | None) -> JsonObject:
+    """What the table looks like after it: snapshot, schema, figures."""
+    pointer = change.pointer
+    summary = pointer.summary if pointer is not None else {}
+    content: JsonObject = {
+        "snapshot-id": summary.get("current-snapshot-id"),
+        "schema-id": summary.get("schema-id"),
+        "location": summary.get("location"),
+        "snapshot-operation": None,
+        "summary": {},
+        "totals": {},
+    }
+    if change.kind == Kind.TABLE and metadata is not None:
+        snapshot = summarize_snapshot(metadata, summary.get("current-snapshot-id"))
+        if snapshot is not None:
+            content |= {
+                "snapshot-operation": snapshot.operation,
+                "summary": snapshot.summary,
+                "totals": snapshot.totals,
+            }
+    return content

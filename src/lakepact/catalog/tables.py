@@ -1,0 +1,332 @@
+"""Tables: created, committed to, registered, renamed, dropped. Plans in cells; the metadata itself is `iceberg`'s."""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
+from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.names import Names, missing
+from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.pointers import Change, Kind, Pointer, shown
+from lakepact.catalog.warehouse import Warehouse, check_properties
+from lakepact.catalog.work import Draft
+from lakepact.errors import Unreadable
+from lakepact.iceberg import names as words
+from lakepact.iceberg.draft import Context
+from lakepact.iceberg.errors import InvalidMetadata
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.finish import Applied
+from lakepact.iceberg.intent import adds_snapshots, has_snapshots
+from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
+from lakepact.iceberg.metadata import create_metadata
+from lakepact.iceberg.parse import Update
+from lakepact.iceberg.requests import Commit, CreateTable, Identifier
+from lakepact.iceberg.requirements import Failure, check_all, is_creation
+from lakepact.iceberg.updates import apply
+from lakepact.iceberg.validate import check_table_metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a commit to one table comes to: where its metadata is then, or why it cannot be."""
+
+    identifier: Identifier
+    metadata_location: str | None = None
+    failures: tuple[Failure, ...] = ()
+
+
+class Tables:
+    """Plans for tables of one warehouse."""
+
+    def __init__(
+        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+    ) -> None:
+        self._keys = keys
+        self._warehouse = warehouse
+        self._names = names
+        self._namespaces = namespaces
+        self._files = files
+
+    # --- creating ---
+
+    async def staged(self, draft: Draft, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
+        """The metadata a table would begin with. Nothing is written: the client commits it later, or never."""
+        identifier = Identifier(namespace, request.name)
+        properties = await self._namespaces.enter(draft, namespace)
+        await self.refuse_taken(draft, identifier)
+        uuid = str(uuids.uuid4())
+        check_properties(request.properties)
+        location = request.location or self._warehouse.new_location(identifier, uuid, properties)
+        metadata = create_metadata(
+            schema=request.schema,
+            spec=request.spec,
+            order=request.order,
+            properties=request.properties,
+            location=without_trailing_slash(location),
+            uuid=uuid,
+            now_ms=draft.now_ms,
+        )
+        self._warehouse.check_metadata(metadata)
+        return metadata
+
+    async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
+        metadata = await self.staged(draft, namespace, request)
+        pointer = await self._begin(draft, Identifier(namespace, request.name), metadata, Change.CREATE)
+        return _result(pointer)
+
+    async def _begin(self, draft: Draft, identifier: Identifier, metadata: JsonObject, change: Change) -> Pointer:
+        """A table that is new under this name, with metadata that has no file yet."""
+        location = next_metadata_location(metadata, None, draft.unique_name(metadata["table-uuid"]))
+        self._warehouse.blob_name(location)
+        pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change)
+        await self._claim(draft, pointer)
+        draft.put(location, metadata)
+        return pointer
+
+    async def _claim(self, draft: Draft, pointer: Pointer) -> None:
+        """Write name, pointer and location of a table that was not there."""
+        key, name = self._keys.table(pointer.id), self._keys.name(pointer.identifier)
+        [there, _] = await draft.read(key, name)
+        if (old := Pointer.of(there)) is not None:
+            raise AlreadyExists(
+                f"Table with the same uuid already exists: {shown(old.identifier)} ({pointer.id}). "
+                f"Rename it, or drop it first"
+            )
+        await self._claim_location(draft, pointer)
+        draft.write(name, {"kind": Kind.TABLE, "id": pointer.id})
+        draft.write(key, pointer.to_json())
+
+    async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
+        """No two tables share a location: one's files would be the other's orphans."""
+        place = self._warehouse.blob_name(pointer.location)
+        key = self._keys.location(place)
+        owner = await draft.current(key)
+        if owner is not None and owner["id"] != pointer.id:
+            raise AlreadyExists(
+                f"location {pointer.location} belongs to another table. Choose another, or leave the location out"
+            )
+        draft.write(key, {"id": pointer.id, "location": pointer.location})
+
+    async def refuse_taken(self, draft: Draft, identifier: Identifier) -> None:
+        there = await self._names.find(draft, identifier)
+        if there is None:
+            return
+        if there.kind is Kind.VIEW:
+            raise AlreadyExists(f"View with same name already exists: {shown(identifier)}")
+        raise AlreadyExists(f"Table already exists: {shown(identifier)}")
+
+    # --- committing ---
+
+    async def commit(self, draft: Draft, commit: Commit) -> JsonObject:
+        """One table. Every requirement that does not hold is named."""
+        changed = await self.change(draft, commit)
+        if changed.failures:
+            raise failed_requirements([(changed.identifier, changed.failures)], changed.failures[0].message)
+        return {"metadata-location": changed.metadata_location}
+
+    async def commit_all(self, draft: Draft, commits: Iterable[Commit]) -> JsonObject:
+        """All tables or none. Every requirement of every table that does not hold is named."""
+        all_changed = [await self.change(draft, commit) for commit in commits]
+        failed = [changed for changed in all_changed if changed.failures]
+        if failed:
+            tables = ", ".join(shown(changed.identifier) for changed in failed)
+            first = failed[0].failures[0].message
+            raise failed_requirements(
+                [(changed.identifier, changed.failures) for changed in failed],
+                f"Transaction failed: requirement not met for table {tables}: {first}",
+            )
+        return {
+            "results": [
+                {"identifier": _identified(changed.identifier), "metadata-location": changed.metadata_location}
+                for changed in all_changed
+            ]
+        }
+
+    async def change(self, draft: Draft, commit: Commit) -> Changed:
+        identifier = commit.identifier
+        assert identifier is not None, "whoever parses a commit fills it in from the path"
+        check_property_updates(commit.updates)
+        pointer = await self._names.find(draft, identifier)
+        if is_creation(commit.requirements):
+            return await self._change_new(draft, identifier, commit, pointer)
+        if pointer is None or pointer.kind is not Kind.TABLE:
+            raise missing(identifier, Kind.TABLE)
+        return await self._change_old(draft, identifier, commit, pointer)
+
+    async def _change_new(self, draft: Draft, identifier: Identifier, commit: Commit, there: Pointer | None) -> Changed:
+        properties = await self._namespaces.enter(draft, identifier.namespace)
+        if there is not None:
+            if there.kind is Kind.VIEW:
+                raise AlreadyExists(f"View with same name already exists: {shown(identifier)}")
+            file = await self._files.table(there.metadata_location)
+            if _assigned_uuid(commit.updates) == there.id.lower():
+                # The same creation again, its answer lost. Refusing would make the client delete the table's files.
+                return Changed(identifier, there.metadata_location)
+            return Changed(identifier, failures=check_all(file.document, commit.requirements))
+        uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
+        location = self._warehouse.new_location(identifier, uuid, properties)
+        applied = apply(None, commit.updates, Context(draft.now_ms, new_uuid=uuid, new_location=location))
+        self._warehouse.check_metadata(applied.metadata)
+        pointer = await self._begin(draft, identifier, applied.metadata, Change.CREATE)
+        return Changed(identifier, pointer.metadata_location)
+
+    async def _change_old(self, draft: Draft, identifier: Identifier, commit: Commit, pointer: Pointer) -> Changed:
+        base = (await self._files.table(pointer.metadata_location)).document
+        if adds_snapshots(commit.updates) and has_snapshots(base, commit.updates):
+            # The same commit again, its answer lost. It took effect, whatever was done to the table since.
+            return Changed(identifier, pointer.metadata_location)
+        failures = check_all(base, commit.requirements)
+        if failures:
+            return Changed(identifier, failures=failures)
+        applied = apply(base, commit.updates, Context(draft.now_ms, previous_location=pointer.metadata_location))
+        if not applied.changed:
+            return Changed(identifier, pointer.metadata_location)
+        new = self._next(draft, pointer, applied)
+        if new.location != pointer.location:
+            await self._claim_location(draft, new)
+            await self._release_location(draft, pointer)
+        draft.write(self._keys.table(pointer.id), new.to_json())
+        return Changed(identifier, new.metadata_location)
+
+    def _next(self, draft: Draft, pointer: Pointer, applied: Applied) -> Pointer:
+        """The pointer to the next version, whose file goes into the draft."""
+        metadata = applied.metadata
+        self._warehouse.check_metadata(metadata)
+        location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
+        draft.put(location, metadata)
+        if _deletes_old_metadata(metadata):
+            draft.dropped_files.extend(applied.dropped_files)
+        return Pointer.to(Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+
+    # --- registering ---
+
+    async def register(
+        self, draft: Draft, identifier: Identifier, metadata_location: str, *, overwrite: bool
+    ) -> JsonObject:
+        """A table whose metadata file is there already."""
+        text = await self._files.raw(metadata_location)
+        try:
+            metadata = check_table_metadata(parsed(metadata_location, text))
+        except (Unreadable, InvalidMetadata) as error:
+            raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
+        if not metadata.get("table-uuid"):
+            raise BadRequest(
+                f"{metadata_location} cannot be registered: its metadata has no table-uuid; upgrade it first"
+            )
+        self._warehouse.check_metadata(metadata)
+        check_properties(metadata.get("properties") or {})
+        await self._namespaces.enter(draft, identifier.namespace)
+        there = await self._names.find(draft, identifier)
+        if there is not None and (there.kind is Kind.VIEW or not overwrite):
+            await self.refuse_taken(draft, identifier)
+        previous = there.metadata_location if there is not None else None
+        pointer = Pointer.to(Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous)
+        if there is not None and there.id == pointer.id:
+            if there.location != pointer.location:
+                await self._claim_location(draft, pointer)
+                await self._release_location(draft, there)
+            draft.write(self._keys.table(pointer.id), pointer.to_json())
+        else:
+            if there is not None:
+                await self._let_go(draft, there, purge=False)
+            await self._claim(draft, pointer)
+        return _result(pointer)
+
+    # --- renaming and dropping ---
+
+    async def rename(self, draft: Draft, source: Identifier, target: Identifier, kind: Kind) -> JsonObject:
+        """Tables and views alike: the name moves, and the pointer says so."""
+        pointer = await self._names.find_kind(draft, source, kind)
+        if pointer is None:
+            raise missing(source, kind)
+        if source == target:
+            return {}
+        await self._namespaces.enter(draft, target.namespace)
+        there = await self._names.find(draft, target)
+        if there is not None:
+            what = "Table" if there.kind is Kind.TABLE else "View"
+            raise AlreadyExists(f"Cannot rename {shown(source)} to {shown(target)}. {what} already exists")
+        old_name, new_name = self._keys.name(source), self._keys.name(target)
+        await draft.read(old_name, new_name)
+        moved = Pointer(
+            kind,
+            pointer.id,
+            target,
+            pointer.metadata_location,
+            pointer.previous_metadata_location,
+            Change.RENAME,
+            pointer.summary,
+        )
+        draft.write(old_name, None)
+        draft.write(new_name, {"kind": kind, "id": pointer.id})
+        draft.write(self._names.pointer_key(pointer), moved.to_json())
+        return {}
+
+    async def drop(self, draft: Draft, identifier: Identifier, kind: Kind, *, purge: bool = False) -> JsonObject:
+        pointer = await self._names.find_kind(draft, identifier, kind)
+        if pointer is None:
+            raise missing(identifier, kind)
+        [_] = await draft.read(self._keys.name(identifier))
+        draft.write(self._keys.name(identifier), None)
+        await self._let_go(draft, pointer, purge=purge)
+        return _result(pointer)
+
+    async def _let_go(self, draft: Draft, pointer: Pointer, *, purge: bool) -> None:
+        """The pointer ends here. What it left behind is noted: files go later, by collection, never in a request."""
+        dropped = self._keys.dropped(pointer.id)
+        await draft.read(dropped)
+        draft.write(self._names.pointer_key(pointer), None)
+        await self._release_location(draft, pointer)
+        note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
+        draft.write(dropped, note)
+
+    async def _release_location(self, draft: Draft, pointer: Pointer) -> None:
+        key = self._keys.location(self._warehouse.blob_name(pointer.location))
+        owner = await draft.current(key)
+        if owner is not None and owner["id"] == pointer.id:
+            draft.write(key, None)
+
+
+def _result(pointer: Pointer) -> JsonObject:
+    return {"metadata-location": pointer.metadata_location}
+
+
+def _identified(identifier: Identifier) -> JsonObject:
+    return {"namespace": list(identifier.namespace), "name": identifier.name}
+
+
+def failed_requirements(failed: Iterable[tuple[Identifier, tuple[Failure, ...]]], message: str) -> CommitFailed:
+    """A refusal that names every requirement that does not hold, what it expected, and what is there."""
+    named = [
+        {
+            "identifier": _identified(identifier),
+            "requirement": failure.requirement.body,
+            "expected": failure.expected,
+            "actual": failure.actual,
+        }
+        for identifier, failures in failed
+        for failure in failures
+    ]
+    return CommitFailed(message, {"failed-requirements": named})
+
+
+def check_property_updates(updates: Iterable[Update]) -> None:
+    """Reserved properties are neither set nor removed."""
+    for update in updates:
+        if update.action == words.SET_PROPERTIES:
+            check_properties(update.body["updates"])
+        elif update.action == words.REMOVE_PROPERTIES:
+            check_properties(update.body["removals"])
+
+
+def _assigned_uuid(updates: Iterable[Update]) -> str | None:
+    return next((str(update.body["uuid"]).lower() for update in updates if update.action == words.ASSIGN_UUID), None)
+
+
+def _deletes_old_metadata(metadata: JsonObject) -> bool:
+    value: str = (metadata.get("properties") or {}).get(words.DELETE_AFTER_COMMIT, "false")
+    return value.lower() == "true"

@@ -1,0 +1,104 @@
+"""Views: created, replaced, registered. Renaming and dropping is the same for views as for tables."""
+
+from __future__ import annotations
+
+import uuid as uuids
+
+from lakepact.catalog.errors import AlreadyExists, BadRequest
+from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.names import Names
+from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.pointers import Change, Kind, Pointer, shown
+from lakepact.catalog.tables import check_property_updates, failed_requirements
+from lakepact.catalog.warehouse import Warehouse, check_properties
+from lakepact.catalog.work import Draft
+from lakepact.errors import Unreadable
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
+from lakepact.iceberg.requests import Commit, CreateView, Identifier
+from lakepact.iceberg.requirements import check_all
+from lakepact.iceberg.views import apply_to_view, create_view_metadata, read_view
+
+
+class Views:
+    """Plans for views of one warehouse."""
+
+    def __init__(
+        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+    ) -> None:
+        self._keys = keys
+        self._warehouse = warehouse
+        self._names = names
+        self._namespaces = namespaces
+        self._files = files
+
+    async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateView) -> JsonObject:
+        identifier = Identifier(namespace, request.name)
+        properties = await self._namespaces.enter(draft, namespace)
+        await self._refuse_taken(draft, identifier)
+        check_properties(request.properties)
+        uuid = str(uuids.uuid4())
+        location = request.location or self._warehouse.new_location(identifier, uuid, properties)
+        metadata = create_view_metadata(
+            schema=request.schema,
+            version=request.version,
+            properties=request.properties,
+            location=without_trailing_slash(location),
+            uuid=uuid,
+            now_ms=draft.now_ms,
+        )
+        self._warehouse.check_metadata(metadata)
+        file_location = next_metadata_location(metadata, None, draft.unique_name(uuid))
+        draft.put(file_location, metadata)
+        return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, file_location, Change.CREATE))
+
+    async def commit(self, draft: Draft, commit: Commit) -> JsonObject:
+        identifier = commit.identifier
+        assert identifier is not None, "whoever parses a commit fills it in from the path"
+        check_property_updates(commit.updates)
+        pointer = await self._names.view(draft, identifier)
+        base = (await self._files.view(pointer.metadata_location)).document
+        failures = check_all(base, commit.requirements)
+        if failures:
+            raise failed_requirements([(identifier, failures)], failures[0].message)
+        applied = apply_to_view(base, commit.updates, draft.now_ms)
+        if not applied.changed:
+            return {"metadata-location": pointer.metadata_location}
+        metadata = applied.metadata
+        self._warehouse.check_metadata(metadata)
+        location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
+        draft.put(location, metadata)
+        new = Pointer.to(Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+        draft.write(self._keys.view(pointer.id), new.to_json())
+        return {"metadata-location": location}
+
+    async def register(self, draft: Draft, identifier: Identifier, metadata_location: str) -> JsonObject:
+        """A view whose metadata file is there already."""
+        text = await self._files.raw(metadata_location)
+        try:
+            metadata = read_view(parsed(metadata_location, text))
+        except Unreadable as error:
+            raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
+        self._warehouse.check_metadata(metadata)
+        check_properties(metadata.get("properties") or {})
+        await self._namespaces.enter(draft, identifier.namespace)
+        await self._refuse_taken(draft, identifier)
+        return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, metadata_location, Change.REGISTER))
+
+    async def _begin(self, draft: Draft, pointer: Pointer) -> JsonObject:
+        key, name = self._keys.view(pointer.id), self._keys.name(pointer.identifier)
+        [there, _] = await draft.read(key, name)
+        if (old := Pointer.of(there)) is not None:
+            raise AlreadyExists(f"View with the same uuid already exists: {shown(old.identifier)} ({pointer.id})")
+        draft.write(name, {"kind": Kind.VIEW, "id": pointer.id})
+        draft.write(key, pointer.to_json())
+        return {"metadata-location": pointer.metadata_location}
+
+    async def _refuse_taken(self, draft: Draft, identifier: Identifier) -> None:
+        there = await self._names.find(draft, identifier)
+        if there is None:
+            return
+        if there.kind is Kind.TABLE:
+            raise AlreadyExists(f"Table with same name already exists: {shown(identifier)}")
+        raise AlreadyExists(f"View already exists: {shown(identifier)}")

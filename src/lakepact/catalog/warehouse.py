@@ -1,0 +1,102 @@
+"""A warehouse: the place where tables keep their files, and the fence around it.
+
+A location that a client sends is compared with the warehouse's root as text, after every spelling of the same place
+has been refused: `..`, `.`, empty segments, percent-encodings, other schemes, other hosts. The rest has one reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from lakepact.catalog.errors import BadRequest
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.locations import without_trailing_slash
+from lakepact.iceberg.requests import Identifier
+
+OWN_FOLDER: Final = "_catalog"
+"""Lakepact's own files in a warehouse: receipts. No table may live there."""
+
+LOCATION_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
+RESERVED_PREFIX: Final = "lakepact."
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_MOST_NAME: Final = 60
+
+
+class Warehouse:
+    """The names and the rules. Reading and writing is for whoever holds the blob store."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.root = without_trailing_slash(url)
+        self._inside = _canonical(self.root) + "/"
+
+    def blob_name(self, location: str, what: str = "location") -> str:
+        """The name of the file or folder at this location, relative to the root. Outside is refused."""
+        place = _canonical(location)
+        if not place.startswith(self._inside):
+            raise BadRequest(
+                f"{what} {_short(location)} is not inside warehouse {self.name} ({self.root}). Choose a place below "
+                f"it, or leave the location out"
+            )
+        name = place[len(self._inside) :].rstrip("/")
+        levels = name.split("/")
+        decoded = unquote(name)
+        if any(level in ("", ".", "..") for level in (*levels, *decoded.split("/"))) or "\\" in decoded:
+            raise BadRequest(f"{what} {_short(location)} has an empty, '.' or '..' segment; write the plain path")
+        if any(ord(character) < 32 or ord(character) == 127 for character in decoded):
+            raise BadRequest(f"{what} {_short(location)!r} holds a control character; leave it out")
+        if levels[0] == OWN_FOLDER:
+            raise BadRequest(
+                f"{what} {_short(location)} lies in {OWN_FOLDER}/, which is Lakepact's own; choose another"
+            )
+        return name
+
+    def new_location(self, identifier: Identifier, uuid: str, namespace_properties: Mapping[str, str]) -> str:
+        """A place of its own for a new table or view. The names in it are for people; the uuid keeps it apart."""
+        root = namespace_properties.get("location")
+        if root is not None:
+            self.blob_name(root, "the namespace's location")
+            parts: Sequence[str] = (identifier.name,)
+        else:
+            root, parts = self.root, (*identifier.namespace, identifier.name)
+        folders = [_UNSAFE.sub("_", part)[:_MOST_NAME] for part in parts]
+        return f"{without_trailing_slash(root)}/{'/'.join(folders)}-{uuid}"
+
+    def check_metadata(self, metadata: JsonObject) -> None:
+        """Every place that new metadata names lies inside."""
+        self.blob_name(metadata["location"])
+        properties = metadata.get("properties") or {}
+        for name in LOCATION_PROPERTIES:
+            if name in properties:
+                self.blob_name(properties[name], name)
+
+
+def check_properties(names: Mapping[str, object] | Sequence[str]) -> None:
+    """Properties that begin with `lakepact.` are not for clients to set or remove."""
+    taken = sorted(name for name in names if name.lower().startswith(RESERVED_PREFIX))
+    if taken:
+        raise BadRequest(
+            f"properties that begin with '{RESERVED_PREFIX}' are reserved: {', '.join(map(_short, taken[:5]))}"
+        )
+
+
+def _canonical(location: str) -> str:
+    """The location with its scheme in the one form that is compared. `file:/x`, `file:///x` and `/x` are the same."""
+    scheme, colon, rest = location.partition(":")
+    if location.startswith("/"):
+        return "file:///" + location.lstrip("/")
+    if not colon or not scheme.isalnum():
+        raise BadRequest(f"location {_short(location)} is not a URL such as s3://bucket/path or file:///path")
+    if scheme.lower() == "file":
+        if rest.startswith("//") and not rest.startswith("///"):
+            raise BadRequest(f"location {_short(location)} names a host; write file:///path")
+        return "file:///" + rest.lstrip("/")
+    return f"{scheme.lower()}:{rest}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else text[:297] + "..."

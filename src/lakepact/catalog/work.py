@@ -1,0 +1,304 @@
+"""How every change of the catalog happens: look at cells, plan, write files, commit; look again if something moved.
+
+A plan is a function of what it reads. It runs against a `Draft`, which remembers the revision of every cell it shows,
+so a plan that turns out to be out of date is refused by the kernel and made again on the newer state: that is the
+server-side retry. A refusal raised by a plan is final for the request, and is stored under its key if it has one.
+
+The answer of a change is a small document stored with the transaction. The first caller and everybody who asks again
+with the same key get it from there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
+from lakepact.catalog.files import MetadataFiles
+from lakepact.errors import Contended, InvalidRequest, KeyReused, OutcomeUnknown
+from lakepact.iceberg.errors import StaleUpdate
+from lakepact.iceberg.fields import JsonObject
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import (
+    Busy,
+    Cell,
+    Committed,
+    Conflict,
+    Failed,
+    Read,
+    State,
+    Transaction,
+    TransactionRecord,
+    Value,
+    Write,
+)
+from lakepact.kernel.ports import CellStore, Clock, Rng, Tasks
+
+_ATTEMPTS: Final = 64
+"""Plans made for one request before it is told to come back later. Each lost one is somebody else's success."""
+
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: under which id, and who sent it."""
+
+    transaction_id: TransactionId
+    operation: str
+    keyed: bool = False
+    """Whether the id is the client's Idempotency-Key: then refusals are stored too, and a replay is looked for."""
+
+    request_hash: str = ""
+    source: JsonObject = field(default_factory=dict)
+    """Who sent it, for the receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A change that has happened, now or when the same key was used before."""
+
+    transaction_id: TransactionId
+    result: JsonObject
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    location: str
+    document: JsonObject
+
+
+class Draft:
+    """What one attempt has read and means to write."""
+
+    def __init__(self, store: CellStore, transaction_id: TransactionId, attempt: int, now_ms: int) -> None:
+        self.transaction_id = transaction_id
+        self.now_ms = now_ms
+        self.files: list[NewFile] = []
+        self.dropped_files: list[str] = []
+        """Metadata files that tables let go of, and asked to have deleted."""
+
+        self._store = store
+        self._attempt = attempt
+        self._seen: dict[Key, Cell] = {}
+        self._writes: dict[Key, Value | None] = {}
+        self._depends: set[Key] = set()
+
+    async def read(self, *keys: Key) -> list[Cell]:
+        """These cells, each as this attempt saw it first."""
+        missing = [key for key in keys if key not in self._seen]
+        if missing:
+            self._seen.update(await self._store.read(missing))
+        return [self._seen[key] for key in keys]
+
+    async def read_again(self, *keys: Key) -> list[Cell]:
+        """These cells as they are now."""
+        for key in keys:
+            self._seen.pop(key, None)
+        return await self.read(*keys)
+
+    def write(self, key: Key, value: Value | None) -> None:
+        """Replace a cell that was read."""
+        self._writes[key] = value
+
+    async def current(self, key: Key) -> Value | None:
+        """What the cell holds once this draft is committed."""
+        if key in self._writes:
+            return self._writes[key]
+        [cell] = await self.read(key)
+        return cell.value
+
+    def depend_on(self, key: Key) -> None:
+        """The plan is right only while this cell, which was read, stays as it is."""
+        self._depends.add(key)
+
+    def put(self, location: str, document: JsonObject) -> None:
+        self.files.append(NewFile(location, document))
+
+    def unique_name(self, table_id: str) -> str:
+        """What tells this attempt's metadata file of this table from every other one."""
+        return str(uuid.uuid5(uuid.UUID(self.transaction_id), f"{table_id}/{self._attempt}"))
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self._writes
+
+    def transaction(self, call: Call, answer: Value) -> Transaction:
+        return Transaction(
+            call.transaction_id,
+            call.request_hash,
+            writes=tuple(Write(key, self._seen[key].revision, value) for key, value in self._writes.items()),
+            reads=tuple(Read(key, self._seen[key].revision) for key in self._depends if key not in self._writes),
+            answer=answer,
+        )
+
+
+Plan: TypeAlias = Callable[[Draft], Awaitable[JsonObject]]
+"""Reads, decides, writes into the draft, and returns the result to store. Raises a `Refusal` if it must not be."""
+
+
+class Worker:
+    def __init__(
+        self,
+        store: CellStore,
+        files: MetadataFiles,
+        clock: Clock,
+        rng: Rng,
+        tasks: Tasks,
+        *,
+        deadline_s: float,
+        on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]] | None = None,
+        on_retry: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = store
+        self._files = files
+        self._clock = clock
+        self._rng = rng
+        self._tasks = tasks
+        self._deadline_s = deadline_s
+        self._on_committed = on_committed
+        self._on_retry = on_retry
+
+    async def perform(self, call: Call, plan: Plan) -> Done:
+        """Make the change happen once, or say why not.
+
+        Raises a `Refusal` or `InvalidRequest` (nothing happened, and never will under this key), `Contended` or
+        `StoreUnavailable` (nothing happened yet), or `OutcomeUnknown`.
+        """
+        deadline = self._clock.monotonic_s() + self._deadline_s
+        if call.keyed and (done := await self._earlier(call)) is not None:
+            return done
+        for attempt in range(_ATTEMPTS):
+            if self._clock.monotonic_s() > deadline:
+                break
+            draft = Draft(self.store, call.transaction_id, attempt, self._clock.now_ms())
+            try:
+                result = await plan(draft)
+            except (Refusal, InvalidRequest, StaleUpdate) as error:
+                return await self._refuse(call, as_refusal(error))
+            if draft.changes_nothing and not call.keyed:
+                return Done(call.transaction_id, result)
+            if not await self._write_files(draft):
+                continue
+            done = await self._commit(call, draft, result, deadline)
+            if done is not None:
+                return done
+            self._on_retry()
+            await self._clock.sleep(self._pause(attempt))
+        raise Contended(
+            f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "
+            f"send the request again"
+        )
+
+    async def _earlier(self, call: Call) -> Done | None:
+        """What became of this key when it was used before; None if it is free, or may try again."""
+        for attempt in range(_ATTEMPTS):
+            record = await self.store.lookup(call.transaction_id)
+            if record is None:
+                return None
+            check_same_request(record, call)
+            match record.state:
+                case State.COMMITTED | State.FAILED:
+                    return replay(record)
+                case State.PREPARING:
+                    await self._clock.sleep(self._pause(attempt))
+                case State.ABORTED:
+                    raise KeyReused(
+                        f"transaction {record.id} was given up; send the request with a new Idempotency-Key"
+                    )
+                case _:
+                    return None
+        # Longer than a lease: whoever was at it has probably gone, and the kernel takes over from there.
+        return None
+
+    async def _refuse(self, call: Call, refusal: Refusal) -> Done:
+        if not call.keyed:
+            raise refusal
+        answer = {"operation": call.operation, "error": refusal.to_json()}
+        settled = await self.store.fail(call.transaction_id, call.request_hash, answer)
+        if isinstance(settled, Committed):
+            # Another attempt under this key got through, and what it did is why this one was refused.
+            return Done(settled.id, settled.answer["result"], replayed=True)
+        raise refusal_of(settled.answer["error"])
+
+    async def _write_files(self, draft: Draft) -> bool:
+        """Side by side. False: an earlier attempt under the same key has left another file under the same name."""
+        if not draft.files:
+            return True
+        return all(await self._tasks.all([self._files.write(file.location, file.document) for file in draft.files]))
+
+    async def _commit(self, call: Call, draft: Draft, result: JsonObject, deadline: float) -> Done | None:
+        """None if something has moved since it was read: plan again."""
+        answer = {"operation": call.operation, "result": result, "source": call.source}
+        if self._clock.monotonic_s() > deadline:
+            raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
+        transaction = draft.transaction(call, answer)
+        try:
+            outcome = await self.store.commit(transaction, settle_conflict=False)
+        except OutcomeUnknown:
+            if call.keyed and (record := await self.store.lookup(call.transaction_id)) is not None:
+                if record.state in (State.COMMITTED, State.FAILED):
+                    return replay(record)
+                if record.state is State.PREPARING:
+                    raise in_flight(call) from None
+            raise
+        match outcome:
+            case Committed():
+                if not outcome.replayed and self._on_committed is not None:
+                    self._tasks.background(self._on_committed(transaction, draft))
+                return Done(outcome.id, outcome.answer["result"], outcome.replayed)
+            case Failed():
+                raise refusal_of(outcome.answer["error"])
+            case Conflict():
+                return None
+            case Busy():
+                raise Contended(
+                    f"{call.operation}: transaction {outcome.owner or 'of somebody else'} holds one of the tables. "
+                    f"Nothing was applied; send the request again",
+                    owner=outcome.owner,
+                    retry_after_s=outcome.retry_after_s,
+                )
+
+    def _pause(self, attempt: int) -> float:
+        return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+def as_refusal(error: Refusal | InvalidRequest | StaleUpdate) -> Refusal:
+    """The answer to a request that cannot be carried out, in Iceberg's words."""
+    match error:
+        case Refusal():
+            return error
+        case StaleUpdate():
+            # Computed on an older table: clients refresh and try again on this one.
+            return CommitFailed(f"Requirement failed: {error}")
+        case InvalidRequest():
+            return BadRequest(str(error))
+
+
+def check_same_request(record: TransactionRecord, call: Call) -> None:
+    if record.request_hash != call.request_hash:
+        raise KeyReused(
+            f"Idempotency-Key {record.id} was used for a different request. Use a new key for each request, and the "
+            f"same key only to send the same request again"
+        )
+
+
+def replay(record: TransactionRecord) -> Done:
+    """The stored answer of a transaction that has ended."""
+    answer: Mapping[str, Any] = record.answer or {}
+    if record.state is State.FAILED:
+        raise refusal_of(answer["error"])
+    return Done(record.id, answer["result"], replayed=True)
+
+
+def in_flight(call: Call) -> Contended:
+    return Contended(
+        f"another request with Idempotency-Key {call.transaction_id} is still at work; send the same request again to "
+        f"get its answer",
+        owner=call.transaction_id,
+    )

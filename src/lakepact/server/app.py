@@ -1,0 +1,220 @@
+"""The only place that wires: store, warehouses, catalog, routes, upkeep.
+
+`build` opens everything or nothing, and says why not in an error for the command line. What it returns owns all of
+it, and `close` gives it back in the opposite order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from lakepact.catalog import Catalog, CatalogSettings, Watch
+from lakepact.catalog.warehouse import Warehouse
+from lakepact.errors import InvalidSetting
+from lakepact.kernel.model import Transaction
+from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
+from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.server.asgi import Application
+from lakepact.server.health import Draining, Health
+from lakepact.server.http import Request, Response
+from lakepact.server.logs import request_line
+from lakepact.server.metrics import Metrics
+from lakepact.server.rest import error_answer, rest_routes
+from lakepact.server.routing import Route, Router
+from lakepact.settings import Settings
+from lakepact.stores import open_blobs, open_store
+from lakepact.upkeep.lease import Lease
+from lakepact.upkeep.receipts import Receipts
+from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, store_jobs
+
+_DRAIN_WITHIN_S: Final = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the catalog is made of."""
+
+    settings: Settings
+    store: CellStore
+    warehouses: Mapping[str, BlobStore]
+    """By name; their URLs are in `settings.places()`."""
+
+    metrics: Metrics
+    clock: Clock
+    rng: Rng
+    tasks: AsyncioTasks
+    """What may go on after an answer. Drained before anything is closed."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    """Upkeep. The catalog may add its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    asgi: Application
+    routes: tuple[Route, ...]
+    draining: Draining
+    _stack: AsyncExitStack
+
+    async def close(self) -> None:
+        """Finish what goes on in the background, then give everything back."""
+        await self._stack.aclose()
+
+
+async def build(settings: Settings) -> Service:
+    """Open what the settings name, and wire it. Raises InvalidSetting, StoreUnsuitable or StoreUnavailable."""
+    _check(settings)
+    async with AsyncExitStack() as stack:
+        opened = await _open(settings, stack)
+        draining = Draining()
+        health = Health(
+            opened.store,
+            store_kind=urlsplit(settings.store).scheme,
+            warehouses=list(opened.warehouses),
+            metrics=opened.metrics,
+            draining=draining,
+        )
+        routes = (*health.routes(), *_catalog_routes(opened))
+        lease = Lease(
+            opened.store,
+            opened.clock,
+            opened.rng,
+            owner=f"{socket.gethostname()}-{os.getpid()}-{opened.rng.bits(32):08x}",
+            lease_s=settings.upkeep_interval_s * LEASE_INTERVALS,
+        )
+        runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
+        stack.push_async_callback(runner.stop)
+
+        async def startup() -> None:
+            runner.start()
+
+        application = Application(
+            Router(routes, base_path=settings.base_path),
+            metrics=opened.metrics,
+            on_error=_on_error,
+            max_body_bytes=settings.max_body_bytes,
+            body_deadline_s=settings.request_deadline_s,
+            log_request=request_line(settings.log_level),
+            startup=startup,
+            shutdown=runner.stop,
+        )
+        return Service(application, routes, draining, stack.pop_all())
+    raise AssertionError("unreachable")
+
+
+class _CatalogWatch(Watch):
+    """What happens inside the catalogs, as metrics and receipts."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.receipts: Receipts | None = None
+
+    def cache(self, hit: bool) -> None:
+        if hit:
+            self._metrics.metadata_cache_hit()
+        else:
+            self._metrics.metadata_cache_missed()
+
+    def retry(self) -> None:
+        self._metrics.commit_retried()
+
+    async def committed(self, transaction: Transaction) -> None:
+        if self.receipts is not None:
+            await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
+
+
+def _catalog_routes(opened: Opened) -> list[Route]:
+    """One catalog a warehouse, all of them over the one store."""
+    settings, metrics = opened.settings, opened.metrics
+    watch = _CatalogWatch(metrics)
+    limits = CatalogSettings(
+        max_tables=settings.max_tables,
+        max_updates=settings.max_updates,
+        max_page=settings.max_page,
+        deadline_s=settings.request_deadline_s,
+        cache_bytes=settings.metadata_cache_bytes,
+        multi_table=settings.multi_table_transactions,
+    )
+    catalogs = {
+        name: Catalog(
+            Warehouse(name, place.url),
+            opened.store,
+            opened.warehouses[name],
+            opened.clock,
+            opened.rng,
+            opened.tasks,
+            limits,
+            watch=watch,
+        )
+        for name, place in settings.places().items()
+    }
+    if settings.receipts:
+        watch.receipts = Receipts(
+            catalogs, opened.store, opened.clock, on_written=metrics.receipt_written, on_failed=metrics.receipt_failed
+        )
+        opened.jobs["receipts"] = watch.receipts.catch_up
+    return rest_routes(
+        catalogs,
+        settings.default_warehouse,
+        idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
+        multi_table_transactions=settings.multi_table_transactions,
+    )
+
+
+def _on_error(error: Exception, request: Request) -> Response:
+    return error_answer(error)
+
+
+def _check(settings: Settings) -> None:
+    memory = [url for url in (settings.store, *(place.url for place in settings.places().values())) if _memory(url)]
+    if memory and settings.workers > 1:
+        raise InvalidSetting("several workers cannot share memory://; use one worker, or another store and warehouse")
+
+
+def _memory(url: str) -> bool:
+    return urlsplit(url).scheme == "memory"
+
+
+async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
+    clock, rng, tasks, metrics = SystemClock(), SystemRng(), AsyncioTasks(), Metrics()
+    if settings.uses_data:
+        await asyncio.to_thread(_make_folder, settings.data)
+    store = await open_store(
+        settings.store, settings.kernel(), clock=clock, rng=rng, tasks=tasks, options=settings.store_options
+    )
+    stack.push_async_callback(store.close)
+    warehouses: dict[str, BlobStore] = {}
+    for name, place in settings.places().items():
+        warehouses[name] = await open_blobs(place.url, place.options)
+        stack.push_async_callback(warehouses[name].close)
+    stack.push_async_callback(_drain, tasks)
+    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, store_jobs(store))
+
+
+def _make_folder(path: str) -> None:
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSetting(
+            f"the folder {path} cannot be made: {error.strerror}. Choose another with --data"
+        ) from None
+
+
+async def _drain(tasks: AsyncioTasks) -> None:
+    try:
+        async with asyncio.timeout(_DRAIN_WITHIN_S):
+            await tasks.drain()
+    except TimeoutError:
+        _log.warning("some work after answers did not end in time; upkeep will finish it", waited_s=_DRAIN_WITHIN_S)

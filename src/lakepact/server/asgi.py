@@ -1,0 +1,325 @@
+"""The ASGI callable: bodies in, answers out, one log line and one count a request.
+
+Reads a request whole, within bounds, before anybody acts on it; finds its handler; sends the answer. There is no stack
+of middleware: what every request pays for is in `__call__`, and `make bench` compares it with a bare handler.
+
+A handler raises to refuse. What its error means is for `on_error` to say; an error that `on_error` answers with 500 is
+logged with its traceback, and the client gets neither the traceback nor its text. A client that goes away while a
+handler works does not stop it: whether a commit happens must not hang on a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from lakepact.server.http import Request, Response, error_response
+from lakepact.server.metrics import UNMATCHED, Metrics
+from lakepact.server.routing import BadPath, Match, Router, UnknownPath, WrongMethod
+
+Scope: TypeAlias = Mapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+OnError: TypeAlias = Callable[[Exception, Request], Response]
+Hook: TypeAlias = Callable[[], Awaitable[None]]
+
+BAD_REQUEST: Final = "BadRequestException"
+TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
+CLIENT_GONE: Final = 499
+"""For logs and metrics only: nobody was there to receive an answer."""
+
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+_WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
+_CLOSE: Final = ((b"Connection", b"close"),)
+_ABOUT_BODY: Final = frozenset({b"content-length", b"content-encoding", b"expect"})
+_FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+_log = structlog.get_logger(__name__)
+
+
+class _AsSpelled(bytes):
+    """A header name that stays as it is spelled.
+
+    uvicorn sends every name in lower case, which HTTP allows; but Iceberg's Java client looks for `ETag` and does not
+    find `etag`. This name's lower case is itself.
+    """
+
+    __slots__ = ()
+
+    def lower(self) -> bytes:
+        return self
+
+
+class _Refused(Exception):
+    """The request is answered before a handler has seen it."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+
+class _ClientGone(Exception):
+    """Nobody is there to receive an answer."""
+
+
+class Application:
+    def __init__(
+        self,
+        router: Router,
+        *,
+        metrics: Metrics,
+        on_error: OnError,
+        max_body_bytes: int,
+        body_deadline_s: float = 30.0,
+        log_request: Callable[[dict[str, Any]], None] | None = None,
+        startup: Hook | None = None,
+        shutdown: Hook | None = None,
+    ) -> None:
+        self._router = router
+        self._metrics = metrics
+        metrics.operations_are(route.operation for route in router.routes)
+        self._on_error = on_error
+        self._max_body_bytes = max_body_bytes
+        self._body_deadline_s = body_deadline_s
+        self._log_request = log_request
+        self._startup = startup
+        self._shutdown = shutdown
+        # Unique enough to find a line in a log, and much cheaper than a UUID.
+        self._process = secrets.token_hex(4)
+        self._count = itertools.count(1)
+        self._names: dict[bytes, bytes] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        began = time.perf_counter()
+        self._metrics.request_began()
+        operation, status = UNMATCHED, 500
+        request_id, headers = self._sight(scope["headers"])
+        response: Response | None = None
+        try:
+            try:
+                match = self._matched(scope)
+                operation = match.route.operation
+                response = await self._handled(match, scope, headers, receive, request_id)
+            except _Refused as refused:
+                response = refused.response
+            except _ClientGone:
+                status = CLIENT_GONE
+                return
+            status = response.status
+            await self._answer(response, scope["method"], request_id, send)
+        finally:
+            seconds = time.perf_counter() - began
+            self._metrics.request_ended(operation, status, seconds)
+            if self._log_request is not None:
+                self._log_request(_line(scope, operation, status, seconds, request_id, response))
+
+    # --- the request ---
+
+    def _sight(self, raw_headers: Any) -> tuple[str, dict[bytes, bytes]]:
+        """The request's id, and the headers that say how to read the body."""
+        request_id = ""
+        about_body: dict[bytes, bytes] = {}
+        for name, value in raw_headers:
+            if name == b"x-request-id" and _FOREIGN_ID.fullmatch(value):
+                request_id = value.decode()
+            elif name in _ABOUT_BODY:
+                about_body[name] = value
+        return request_id or f"{self._process}-{next(self._count):x}", about_body
+
+    def _matched(self, scope: Scope) -> Match:
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        try:
+            return self._router.match(scope["method"], raw_path)
+        except UnknownPath as error:
+            raise _Refused(error_response(404, "NotFoundException", str(error))) from None
+        except WrongMethod as error:
+            allow = ((b"Allow", error.allowed.encode()),)
+            raise _Refused(error_response(405, "UnsupportedOperationException", str(error), allow)) from None
+        except BadPath as error:
+            raise _Refused(error_response(400, BAD_REQUEST, str(error))) from None
+
+    async def _handled(
+        self, match: Match, scope: Scope, headers: dict[bytes, bytes], receive: Receive, request_id: str
+    ) -> Response:
+        method = scope["method"]
+        body = await self._body(headers, receive) if method in _WITH_BODY else b""
+        request = Request(
+            method=method,
+            raw_path=match.raw_path,
+            params=match.params,
+            segments=match.segments,
+            query_string=scope["query_string"].decode("latin-1"),
+            raw_headers=scope["headers"],
+            body=body,
+            id=request_id,
+        )
+        try:
+            return await match.route.handler(request)
+        except Exception as error:
+            return self._explained(error, request, match.route.operation)
+
+    def _explained(self, error: Exception, request: Request, operation: str) -> Response:
+        try:
+            response = self._on_error(error, request)
+        except Exception as worse:
+            _log.error("an error could not be explained", request_id=request.id, exc_info=worse)
+            response = internal_error(request.id)
+        if response.status == 500:
+            _log.error("a request failed", operation=operation, request_id=request.id, exc_info=error)
+        return response
+
+    # --- its body ---
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        try:
+            async with asyncio.timeout(self._body_deadline_s):
+                body = await self._read(headers, receive)
+        except TimeoutError:
+            text = f"the body did not arrive within {self._body_deadline_s:g} s (request_deadline_s); send it again"
+            raise _Refused(error_response(408, BAD_REQUEST, text, _CLOSE)) from None
+        encoding = headers.get(b"content-encoding")
+        return body if encoding is None else self._unpacked(body, encoding)
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        if int(headers.get(b"content-length", 0)) > self._max_body_bytes:
+            if b"expect" not in headers:
+                await self._let_go(receive)
+            raise self._too_large()
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            part = message.get("body", b"")
+            more = message.get("more_body", False)
+            size += len(part)
+            if size > self._max_body_bytes:
+                if more:
+                    await self._let_go(receive)
+                raise self._too_large()
+            if not more and not parts:
+                return bytes(part)
+            parts.append(part)
+            if not more:
+                return b"".join(parts)
+
+    async def _let_go(self, receive: Receive) -> None:
+        """Read on without keeping it, for a while: most clients look at the answer only once all is sent."""
+        left = self._max_body_bytes
+        while left > 0:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            left -= len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return
+
+    def _too_large(self) -> _Refused:
+        text = (
+            f"the body is larger than {self._max_body_bytes:,} bytes (max_body_bytes). Send less in one request, or "
+            f"have the setting raised"
+        )
+        return _Refused(error_response(400, BAD_REQUEST, text, _CLOSE))
+
+    def _unpacked(self, body: bytes, encoding: bytes) -> bytes:
+        name = encoding.strip().lower()
+        if name in (b"identity", b""):
+            return body
+        if name not in (b"gzip", b"x-gzip"):
+            text = f"Content-Encoding {encoding.decode('latin-1')[:40]!r} is not understood; send gzip or none"
+            raise _Refused(error_response(400, BAD_REQUEST, text))
+        parts: list[bytes] = []
+        left = self._max_body_bytes + 1
+        while body:
+            # A gzip file may be several, one behind the other.
+            member = zlib.decompressobj(wbits=31)
+            try:
+                part = member.decompress(body, left)
+            except zlib.error:
+                raise _Refused(error_response(400, BAD_REQUEST, "the body is not gzip, as it says it is")) from None
+            parts.append(part)
+            left -= len(part)
+            if left <= 0:
+                raise self._too_large()
+            if not member.eof:
+                raise _Refused(error_response(400, BAD_REQUEST, "the body is gzip, but its end is missing"))
+            body = member.unused_data
+        return b"".join(parts)
+
+    # --- the answer ---
+
+    async def _answer(self, response: Response, method: str, request_id: str, send: Send) -> None:
+        body = response.body
+        headers: list[tuple[bytes, bytes]] = []
+        if method == "HEAD" or response.status in _WITHOUT_ANSWER_BODY:
+            body = b""
+        else:
+            if body and not any(name.lower() == b"content-type" for name, _ in response.headers):
+                headers.append((b"content-type", b"application/json"))
+            # In lower case: uvicorn must recognise it.
+            headers.append((b"content-length", b"%d" % len(body)))
+        headers.append((b"x-request-id", request_id.encode()))
+        for name, value in response.headers:
+            headers.append((self._names.get(name) or self._spelled(name), value))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _spelled(self, name: bytes) -> bytes:
+        # Hop-by-hop headers are for the server to understand, and it knows them in lower case.
+        known = name.lower() if name.lower() in (b"connection", b"transfer-encoding") else _AsSpelled(name)
+        # Names come from code, not from clients, so there are only a few.
+        self._names[name] = known
+        return known
+
+    # --- the rest of ASGI ---
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            raise RuntimeError(f"this application does not speak {scope['type']}")
+        for stage, hook in (("startup", self._startup), ("shutdown", self._shutdown)):
+            message = await receive()
+            assert message["type"] == f"lifespan.{stage}", message["type"]
+            try:
+                if hook is not None:
+                    await hook()
+            except Exception as error:
+                _log.error(f"{stage} failed", exc_info=error)
+                await send({"type": f"lifespan.{stage}.failed", "message": str(error)})
+                return
+            await send({"type": f"lifespan.{stage}.complete"})
+
+
+def _line(
+    scope: Scope, operation: str, status: int, seconds: float, request_id: str, response: Response | None
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "method": scope["method"],
+        "operation": operation,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 2),
+        "request_id": request_id,
+    }
+    if operation == UNMATCHED:
+        fields["path"] = scope["path"][:200]
+    for name, value in response.headers if response is not None else ():
+        if name == TRANSACTION_HEADER:
+            fields["transaction_id"] = value.decode("latin-1")
+    return fields
+
+
+def internal_error(request_id: str) -> Response:
+    """What a client learns of an error that nobody foresaw: where in the log it is."""
+    text = f"the server failed; its log has the reason under request id {request_id}"
+    return error_response(500, "InternalServerError", text)

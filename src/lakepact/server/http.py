@@ -1,0 +1,126 @@
+"""Requests and responses as plain values, so that a handler is a function that anything can call.
+
+Knows nothing of ASGI, of sockets or of what a request means. What is costly and not always wanted (the query, the
+headers, the body as JSON) is taken apart when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+import orjson
+
+from lakepact.errors import InvalidRequest
+from lakepact.iceberg.fields import MAX_DEPTH
+
+RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MOST_QUERY_FIELDS: Final = 100
+
+
+class BadBody(InvalidRequest):
+    """The body of a request is not the JSON it should be."""
+
+    type: ClassVar[str] = "bad-body"
+
+
+class BadQuery(InvalidRequest):
+    """The query of a request cannot be read."""
+
+    type: ClassVar[str] = "bad-query"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    raw_path: str
+    """The path as it came, still percent-encoded, below the base path."""
+
+    params: Mapping[str, str]
+    """What the route's template names, decoded: one text for one segment, slashes included."""
+
+    segments: tuple[str, ...]
+    """The segments of the raw path, not decoded."""
+
+    query_string: str
+    raw_headers: RawHeaders
+    """As ASGI gives them: names in lower case."""
+
+    body: bytes
+    id: str
+    """The request's id, for logs and for the `X-Request-Id` of the answer."""
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's fields. If one is given twice, the first counts."""
+        return _query(self.query_string) if self.query_string else _NOTHING
+
+    def header(self, name: str) -> str | None:
+        """The first header of this name, in any case."""
+        wanted = name.lower().encode("latin-1")
+        for found, value in self.raw_headers:
+            if found == wanted:
+                return value.decode("latin-1")
+        return None
+
+    def json(self) -> Any:
+        """The body as JSON. Raises `BadBody` for everything that is not a JSON document of bounded depth."""
+        if not self.body:
+            raise BadBody("the request has no body; send a JSON document")
+        try:
+            document = orjson.loads(self.body)
+        except (orjson.JSONDecodeError, RecursionError) as error:
+            raise BadBody(f"the body is not JSON in UTF-8: {str(error)[:200]}") from None
+        # A body with fewer brackets than levels allowed needs no walk, and most bodies are such.
+        if self.body.count(b"{") + self.body.count(b"[") > MAX_DEPTH:
+            _check_depth(document)
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Sent exactly as spelled here: a client that looks for `ETag` does not find `etag`."""
+
+
+def json_response(value: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    return Response(status, orjson.dumps(value), headers)
+
+
+def error_response(status: int, type: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    """An error in the form the Iceberg REST specification gives it."""
+    return json_response({"error": {"message": message, "type": type, "code": status}}, status, headers)
+
+
+@lru_cache(maxsize=256)
+def _query(query_string: str) -> Mapping[str, str]:
+    try:
+        fields = parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=_MOST_QUERY_FIELDS)
+    except UnicodeDecodeError:
+        raise BadQuery("the query is not UTF-8; percent-encode names and values as UTF-8") from None
+    except ValueError:
+        raise BadQuery(f"the query has more than {_MOST_QUERY_FIELDS} fields; send fewer") from None
+    return MappingProxyType(dict(reversed(fields)))
+
+
+def _check_depth(document: Any) -> None:
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        if not below:
+            return
+        level = below
+    raise BadBody(f"the body nests more than {MAX_DEPTH} levels deep; flatten it")

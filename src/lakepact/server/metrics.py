@@ -1,0 +1,145 @@
+"""What the server counts. Every label has a closed set of values: no table, no transaction, no client is one.
+
+The methods are named for what happened. Whoever reports it does not know how it is counted; the catalog, below the
+server, is given this object and knows only the methods it calls.
+
+Several worker processes count in files in one folder (`PROMETHEUS_MULTIPROC_DIR`, set by the supervisor before
+anything is imported), and any of them answers for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.multiprocess import MultiProcessCollector
+
+FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
+UNMATCHED: Final = "unmatched"
+"""The operation of a request that no route wanted."""
+
+_STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+# When each series began is one more line for every line, and nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._all_requests = Counter(
+            "lakepact_requests",
+            "Requests answered, by operation and class of status.",
+            ["operation", "status_class"],
+            registry=self.registry,
+        )
+        self._all_seconds = Histogram(
+            "lakepact_request_seconds",
+            "How long requests took, by operation.",
+            ["operation"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._open = Gauge(
+            "lakepact_open_requests",
+            "Requests that are being served now.",
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+        commits = Counter(
+            "lakepact_commits",
+            "Commits by outcome: applied, refused or unknown.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._commit_tables = Histogram(
+            "lakepact_commit_tables",
+            "How many tables and views an applied commit changed.",
+            buckets=_TABLES,
+            registry=self.registry,
+        )
+        self._commit_retries = Counter(
+            "lakepact_commit_retries",
+            "Commits planned again by the server, because a table had moved and the requirements still held.",
+            registry=self.registry,
+        )
+        cache = Counter(
+            "lakepact_metadata_cache",
+            "Metadata looked for in memory, by result: hit or miss.",
+            ["result"],
+            registry=self.registry,
+        )
+        receipts = Counter(
+            "lakepact_receipts",
+            "Receipts by result: written or failed. One that failed is tried again.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._requests: dict[str, list[Counter]] = {}
+        self._seconds: dict[str, Histogram] = {}
+        self.operations_are(())
+        self._applied, self._refused, self._unknown = map(commits.labels, ("applied", "refused", "unknown"))
+        self._hit, self._miss = map(cache.labels, ("hit", "miss"))
+        self._written, self._failed = map(receipts.labels, ("written", "failed"))
+
+    def operations_are(self, operations: Iterable[str]) -> None:
+        """These are all that will ever be counted, beside `unmatched`."""
+        # Children are looked up once, here: a lookup by label costs more than counting.
+        for name in sorted({*operations, UNMATCHED}):
+            self._requests[name] = [self._all_requests.labels(name, kind) for kind in _STATUS_CLASSES]
+            self._seconds[name] = self._all_seconds.labels(name)
+
+    def request_began(self) -> None:
+        self._open.inc()
+
+    def request_ended(self, operation: str, status: int, seconds: float) -> None:
+        self._open.dec()
+        self._requests[operation][status // 100 - 2].inc()
+        self._seconds[operation].observe(seconds)
+
+    def commit_applied(self, tables: int) -> None:
+        self._applied.inc()
+        self._commit_tables.observe(tables)
+
+    def commit_refused(self) -> None:
+        self._refused.inc()
+
+    def commit_unknown(self) -> None:
+        self._unknown.inc()
+
+    def commit_retried(self) -> None:
+        self._commit_retries.inc()
+
+    def metadata_cache_hit(self) -> None:
+        self._hit.inc()
+
+    def metadata_cache_missed(self) -> None:
+        self._miss.inc()
+
+    def receipt_written(self) -> None:
+        self._written.inc()
+
+    def receipt_failed(self) -> None:
+        self._failed.inc()
+
+    def text(self) -> bytes:
+        """Everything counted so far, by all workers, in the text format of Prometheus."""
+        if FOLDER_VARIABLE not in os.environ:
+            return generate_latest(self.registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)

@@ -1,0 +1,68 @@
+"""Answers about tables and views. Metadata is spliced into them as the bytes it is stored as."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import orjson
+
+from lakepact.catalog import Done
+from lakepact.catalog.files import MetadataFile, referenced_only
+from lakepact.iceberg.fields import JsonObject
+from lakepact.server.http import Response, json_response
+from lakepact.server.rest.errors import TRANSACTION_HEADER
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+_ETAG: Final = b"ETag"
+"""Spelled so: Java's client looks for the header in this case alone."""
+
+ALL: Final = "all"
+REFS: Final = "refs"
+
+
+@lru_cache(maxsize=65_536)
+def etag(metadata_location: str, snapshots: str = ALL) -> bytes:
+    """What stands for this version of the table, shown this way."""
+    digest = hashlib.sha256(metadata_location.encode()).hexdigest()[:32]
+    return f'"{digest}-{snapshots}"'.encode()
+
+
+def table_answer(file: MetadataFile, snapshots: str = ALL, headers: Headers = ()) -> Response:
+    """The body of load, create and register: location, metadata, config."""
+    metadata = file.text if snapshots == ALL else referenced_only(file)
+    return Response(
+        200, _spliced(file.location, metadata, b',"config":{}}'), ((_ETAG, etag(file.location, snapshots)), *headers)
+    )
+
+
+def commit_answer(file: MetadataFile, headers: Headers = ()) -> Response:
+    return Response(200, _spliced(file.location, file.text, b"}"), ((_ETAG, etag(file.location)), *headers))
+
+
+def view_answer(file: MetadataFile, headers: Headers = ()) -> Response:
+    return Response(200, _spliced(file.location, file.text, b',"config":{}}'), headers)
+
+
+def staged_answer(metadata: JsonObject) -> Response:
+    """A table that is not there yet has no metadata location."""
+    return json_response({"metadata": metadata, "config": {}})
+
+
+def not_modified(metadata_location: str, snapshots: str) -> Response:
+    return Response(304, headers=((_ETAG, etag(metadata_location, snapshots)),))
+
+
+def empty(done: Done) -> Response:
+    return Response(204, headers=transaction_header(done))
+
+
+def transaction_header(done: Done) -> Headers:
+    """The id under which a change can be asked about afterwards."""
+    return ((TRANSACTION_HEADER, done.transaction_id.encode()),)
+
+
+def _spliced(location: str, metadata: bytes, rest: bytes) -> bytes:
+    return b"".join((b'{"metadata-location":', orjson.dumps(location), b',"metadata":', metadata, rest))

@@ -1,0 +1,37 @@
+"""What this server offers: `GET /v1/config`, the first request of every client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakepact.server.http import Request, Response, json_response
+from lakepact.server.rest.door import Door
+
+
+class ConfigHandler:
+    def __init__(self, door: Door, *, idempotency_lifetime_s: int) -> None:
+        self._door = door
+        self._lifetime = _duration(idempotency_lifetime_s)
+        self.endpoints: Sequence[str] = ()
+        """Exactly what is served; filled in once the routes are known."""
+
+    async def show(self, request: Request) -> Response:
+        asked = request.query.get("warehouse") or self._door.default
+        by_url = {catalog.warehouse.root: name for name, catalog in self._door.catalogs.items()}
+        catalog = self._door.named(by_url.get(asked.rstrip("/"), asked))
+        return json_response(
+            {
+                "defaults": {},
+                "overrides": {"prefix": catalog.warehouse.name, "namespace-separator": self._door.separator},
+                "endpoints": self.endpoints,
+                "idempotency-key-lifetime": self._lifetime,
+            }
+        )
+
+
+def _duration(seconds: int) -> str:
+    """In the form of ISO 8601 that clients parse."""
+    hours, rest = divmod(seconds, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    parts = [f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if number]
+    return "PT" + ("".join(parts) or "0S")

@@ -1,0 +1,105 @@
+"""What every handler needs to know of a request first: which warehouse, which names, under which key, from whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote, unquote_plus
+
+from lakepact.catalog import Call, Catalog
+from lakepact.catalog.idempotency import request_hash
+from lakepact.errors import InvalidRequest
+from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.identity import parse_transaction_id
+from lakepact.server.http import Request
+from lakepact.server.rest.errors import NoSuchWarehouse
+
+KEY_HEADER: Final = "Idempotency-Key"
+UNIT_SEPARATOR: Final = "%1F"
+
+
+class Door:
+    """The warehouses of this server, and the way in."""
+
+    def __init__(self, catalogs: Mapping[str, Catalog], default: str, *, separator: str = UNIT_SEPARATOR) -> None:
+        self.catalogs = catalogs
+        self.default = default
+        self.separator = separator
+
+    def catalog(self, request: Request) -> Catalog:
+        return self.named(request.params.get("prefix") or self.default)
+
+    def named(self, warehouse: str) -> Catalog:
+        catalog = self.catalogs.get(warehouse)
+        if catalog is None:
+            known = ", ".join(sorted(self.catalogs))
+            raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
+        return catalog
+
+    def namespace(self, request: Request) -> tuple[str, ...]:
+        """The namespace of the path, level by level. Both the unit separator and the advertised one part levels."""
+        # Split before decoding: the advertised separator may be a character that names contain.
+        raw = request.segments[request.segments.index("namespaces") + 1]
+        return self._levels(raw.replace(UNIT_SEPARATOR.lower(), UNIT_SEPARATOR))
+
+    def parent(self, request: Request) -> tuple[str, ...]:
+        """The `parent` of a listing, from the query; empty is the root."""
+        for field in request.query_string.split("&"):
+            name, _, value = field.partition("=")
+            if name == "parent" and value:
+                return self._levels(value.replace(UNIT_SEPARATOR.lower(), UNIT_SEPARATOR))
+        return ()
+
+    def identifier(self, request: Request, what: str) -> Identifier:
+        return Identifier(self.namespace(request), request.params[what])
+
+    def call(self, request: Request, operation: str, catalog: Catalog, body: Any = None) -> Call:
+        """The change this request asks for: under its key if it has one, else under a fresh id."""
+        source = {
+            "kind": "rest",
+            "client": request.header("x-client-version") or request.header("user-agent"),
+            "principal": None,
+        }
+        key = request.header(KEY_HEADER)
+        if key is None:
+            return Call(catalog.new_id(), operation, source=source)
+        if len(key) != 36:
+            raise InvalidRequest(f"{KEY_HEADER} {key[:80]!r} is not a UUIDv7 of 36 characters; generate one a request")
+        hashed = request_hash(
+            scope={"warehouse": catalog.warehouse.name, "principal": source["principal"]},
+            method=request.method,
+            path=self._path(request),
+            query=request.query,
+            body=body,
+        )
+        return Call(parse_transaction_id(key), operation, keyed=True, request_hash=hashed, source=source)
+
+    def _path(self, request: Request) -> list[str]:
+        """The decoded path below the prefix: with and without a prefix it is the same request."""
+        segments = [unquote_plus(segment) for segment in request.segments]
+        return [segment for number, segment in enumerate(segments) if number != 1 or "prefix" not in request.params]
+
+    def _levels(self, raw: str) -> tuple[str, ...]:
+        if self.separator.upper() != UNIT_SEPARATOR:
+            raw = raw.replace(self.separator, UNIT_SEPARATOR).replace(unquote(self.separator), UNIT_SEPARATOR)
+        levels = tuple(unquote_plus(level) for level in raw.split(UNIT_SEPARATOR))
+        return tuple(part for level in levels for part in level.split("\x1f"))
+
+
+def flag(request: Request, name: str) -> bool:
+    """A boolean of the query. PyIceberg writes `True`."""
+    value = request.query.get(name, "false")
+    if value.lower() not in ("true", "false"):
+        raise InvalidRequest(f"{name} is true or false, not {value[:40]!r}")
+    return value.lower() == "true"
+
+
+def page_of(request: Request) -> tuple[str | None, int | None]:
+    """`pageToken` and `pageSize`. Without a token the answer is whole, whatever the size."""
+    token, size = request.query.get("pageToken"), request.query.get("pageSize")
+    if size is not None and (not size.isascii() or not size.isdecimal() or len(size) > 9):
+        raise InvalidRequest(f"pageSize is a whole number, not {size[:40]!r}")
+    if token is None or size is None:
+        # A client that cannot page gets everything. One that can says so, and may leave the size to the server.
+        return token, None if size is None or token is None else int(size)
+    return token, int(size)

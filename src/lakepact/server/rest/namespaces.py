@@ -1,0 +1,61 @@
+"""The namespace endpoints."""
+
+from __future__ import annotations
+
+from lakepact.iceberg.errors import Malformed
+from lakepact.iceberg.fields import json_object, text_list, text_map
+from lakepact.server.http import Request, Response, json_response
+from lakepact.server.rest.answers import empty, transaction_header
+from lakepact.server.rest.door import Door, page_of
+
+
+class NamespaceHandlers:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def list(self, request: Request) -> Response:
+        parent = self._door.parent(request)
+        page = await self._door.catalog(request).list_namespaces(parent, *page_of(request))
+        namespaces = [[*parent, name] for name in page.names]
+        return json_response({"namespaces": namespaces, "next-page-token": page.next_token})
+
+    async def create(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        body = json_object(request.json(), "create namespace")
+        namespace = text_list(body, "namespace", "create namespace")
+        if not all(namespace):
+            raise Malformed("create namespace: a level of 'namespace' is empty")
+        properties = {} if body.get("properties") is None else text_map(body, "properties", "create namespace")
+        done = await catalog.create_namespace(
+            self._door.call(request, "createNamespace", catalog, body), namespace, properties
+        )
+        return json_response(done.result, headers=transaction_header(done))
+
+    async def load(self, request: Request) -> Response:
+        namespace = self._door.namespace(request)
+        properties = await self._door.catalog(request).load_namespace(namespace)
+        return json_response({"namespace": namespace, "properties": properties})
+
+    async def exists(self, request: Request) -> Response:
+        await self._door.catalog(request).load_namespace(self._door.namespace(request))
+        return Response(204)
+
+    async def drop(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        done = await catalog.drop_namespace(
+            self._door.call(request, "dropNamespace", catalog), self._door.namespace(request)
+        )
+        return empty(done)
+
+    async def update_properties(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        body = json_object(request.json(), "update properties")
+        removals = [] if body.get("removals") is None else text_list(body, "removals", "update properties")
+        updates = {} if body.get("updates") is None else text_map(body, "updates", "update properties")
+        done = await catalog.update_namespace(
+            self._door.call(request, "updateProperties", catalog, body),
+            self._door.namespace(request),
+            removals,
+            updates,
+        )
+        return json_response(done.result, headers=transaction_header(done))

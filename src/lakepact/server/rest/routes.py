@@ -1,0 +1,71 @@
+"""Every REST endpoint: method, path, operation, handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakepact.catalog import Catalog
+from lakepact.server.rest.config import ConfigHandler
+from lakepact.server.rest.door import Door
+from lakepact.server.rest.namespaces import NamespaceHandlers
+from lakepact.server.rest.tables import TableHandlers
+from lakepact.server.rest.transactions import TransactionHandlers
+from lakepact.server.rest.views import ViewHandlers
+from lakepact.server.routing import Route
+
+_COMMIT_MANY: Final = "/v1/{prefix}/transactions/commit"
+_NAMESPACES: Final = "/v1/{prefix}/namespaces"
+_NAMESPACE: Final = _NAMESPACES + "/{namespace}"
+_TABLES: Final = _NAMESPACE + "/tables"
+_TABLE: Final = _TABLES + "/{table}"
+_VIEWS: Final = _NAMESPACE + "/views"
+_VIEW: Final = _VIEWS + "/{view}"
+
+
+def rest_routes(
+    catalogs: Mapping[str, Catalog],
+    default_warehouse: str,
+    *,
+    idempotency_lifetime_s: int = 3_600,
+    multi_table_transactions: bool = True,
+) -> list[Route]:
+    door = Door(catalogs, default_warehouse)
+    config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
+    namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door), ViewHandlers(door)
+    transactions = TransactionHandlers(door)
+    routes = [
+        Route("GET", "/v1/config", "getConfig", config.show),
+        Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
+        Route("POST", _NAMESPACES, "createNamespace", namespaces.create),
+        Route("GET", _NAMESPACE, "loadNamespaceMetadata", namespaces.load),
+        Route("HEAD", _NAMESPACE, "namespaceExists", namespaces.exists),
+        Route("DELETE", _NAMESPACE, "dropNamespace", namespaces.drop),
+        Route("POST", _NAMESPACE + "/properties", "updateProperties", namespaces.update_properties),
+        Route("GET", _TABLES, "listTables", tables.list),
+        Route("POST", _TABLES, "createTable", tables.create),
+        Route("GET", _TABLE, "loadTable", tables.load),
+        Route("HEAD", _TABLE, "tableExists", tables.exists),
+        Route("POST", _TABLE, "updateTable", tables.commit),
+        Route("DELETE", _TABLE, "dropTable", tables.drop),
+        Route("POST", _TABLE + "/metrics", "reportMetrics", tables.report_metrics),
+        Route("POST", _TABLE + "/unregister", "unregisterTable", tables.unregister),
+        Route("POST", _NAMESPACE + "/register", "registerTable", tables.register),
+        Route("POST", "/v1/{prefix}/tables/rename", "renameTable", tables.rename),
+        Route("GET", _VIEWS, "listViews", views.list),
+        Route("POST", _VIEWS, "createView", views.create),
+        Route("GET", _VIEW, "loadView", views.load),
+        Route("HEAD", _VIEW, "viewExists", views.exists),
+        Route("POST", _VIEW, "replaceView", views.commit),
+        Route("DELETE", _VIEW, "dropView", views.drop),
+        Route("POST", _NAMESPACE + "/register-view", "registerView", views.register),
+        Route("POST", "/v1/{prefix}/views/rename", "renameView", views.rename),
+        Route("POST", _COMMIT_MANY, "commitTransaction", tables.commit_transaction),
+        Route("GET", "/v1/{prefix}/transactions/{transaction}", "loadTransaction", transactions.show),
+    ]
+    config.endpoints = [
+        f"{route.method} {route.template}"
+        for route in routes
+        if multi_table_transactions or route.template != _COMMIT_MANY
+    ]
+    return routes

@@ -1,0 +1,148 @@
+"""The table endpoints, and the commit of many tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakepact.catalog import Catalog, Done
+from lakepact.catalog.pointers import Kind
+from lakepact.errors import InvalidRequest
+from lakepact.iceberg.errors import Malformed
+from lakepact.iceberg.fields import boolean, filled_text, json_object
+from lakepact.iceberg.requests import (
+    Commit,
+    Identifier,
+    parse_commit_table,
+    parse_commit_transaction,
+    parse_create_table,
+    parse_identifier,
+)
+from lakepact.server.http import Request, Response, json_response
+from lakepact.server.rest.answers import (
+    ALL,
+    REFS,
+    Headers,
+    commit_answer,
+    empty,
+    etag,
+    not_modified,
+    staged_answer,
+    table_answer,
+    transaction_header,
+)
+from lakepact.server.rest.door import Door, flag, page_of
+
+
+class TableHandlers:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def list(self, request: Request) -> Response:
+        namespace = self._door.namespace(request)
+        page = await self._door.catalog(request).list_tables(namespace, *page_of(request))
+        identifiers = [{"namespace": namespace, "name": name} for name in page.names]
+        return json_response({"identifiers": identifiers, "next-page-token": page.next_token})
+
+    async def create(self, request: Request) -> Response:
+        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        body = request.json()
+        wanted = parse_create_table(body)
+        call = self._door.call(request, "createTable", catalog, body)
+        if wanted.stage:
+            return staged_answer(await catalog.stage_table(namespace, wanted))
+        return await self._table_answer(catalog, await catalog.create_table(call, namespace, wanted))
+
+    async def load(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        snapshots = request.query.get("snapshots", ALL)
+        if snapshots not in (ALL, REFS):
+            raise InvalidRequest(f"snapshots is {ALL} or {REFS}, not {snapshots[:40]!r}")
+        pointer = await catalog.table(self._door.identifier(request, "table"))
+        location = pointer.metadata_location
+        seen = request.header("if-none-match")
+        if seen is not None and etag(location, snapshots).decode() in [one.strip() for one in seen.split(",")]:
+            return not_modified(location, snapshots)
+        return table_answer(await catalog.table_file(location), snapshots)
+
+    async def exists(self, request: Request) -> Response:
+        await self._door.catalog(request).table(self._door.identifier(request, "table"))
+        return Response(204)
+
+    async def commit(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        body = request.json()
+        commit = at_path(parse_commit_table(body), self._door.identifier(request, "table"))
+        done = await catalog.commit_table(self._door.call(request, "updateTable", catalog, body), commit)
+        return commit_answer(await catalog.table_file(done.result["metadata-location"]), transaction_header(done))
+
+    async def drop(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        done = await catalog.drop(
+            self._door.call(request, "dropTable", catalog),
+            self._door.identifier(request, "table"),
+            Kind.TABLE,
+            purge=flag(request, "purgeRequested"),
+        )
+        return empty(done)
+
+    async def rename(self, request: Request) -> Response:
+        return await rename(self._door, request, "renameTable", Kind.TABLE)
+
+    async def register(self, request: Request) -> Response:
+        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        body = json_object(request.json(), "register table")
+        done = await catalog.register_table(
+            self._door.call(request, "registerTable", catalog, body),
+            Identifier(namespace, filled_text(body, "name", "register table")),
+            filled_text(body, "metadata-location", "register table"),
+            overwrite=False if body.get("overwrite") is None else boolean(body, "overwrite", "register table"),
+        )
+        return await self._table_answer(catalog, done)
+
+    async def unregister(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        done = await catalog.drop(
+            self._door.call(request, "unregisterTable", catalog), self._door.identifier(request, "table"), Kind.TABLE
+        )
+        return commit_answer(await catalog.table_file(done.result["metadata-location"]), transaction_header(done))
+
+    async def report_metrics(self, request: Request) -> Response:
+        """Reports are welcome and not kept. They come late, also for tables that have gone."""
+        json_object(request.json(), "report")
+        self._door.catalog(request)
+        return Response(204)
+
+    async def commit_transaction(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        body = request.json()
+        commits = parse_commit_transaction(body)
+        done = await catalog.commit_tables(self._door.call(request, "commitTransaction", catalog, body), commits)
+        if not prefers_representation(request):
+            return empty(done)
+        answer = {"commit-id": done.transaction_id, "results": done.result["results"]}
+        return json_response(answer, headers=transaction_header(done))
+
+    async def _table_answer(self, catalog: Catalog, done: Done) -> Response:
+        file = await catalog.table_file(done.result["metadata-location"])
+        headers: Headers = transaction_header(done)
+        return table_answer(file, headers=headers)
+
+
+def at_path(commit: Commit, identifier: Identifier) -> Commit:
+    """A commit to the table or view of the path. If the body names one, it is the same one."""
+    if commit.identifier is not None and commit.identifier != identifier:
+        raise Malformed("the 'identifier' of the body is not the one of the path; send one of the two, or both alike")
+    return replace(commit, identifier=identifier)
+
+
+async def rename(door: Door, request: Request, operation: str, kind: Kind) -> Response:
+    catalog = door.catalog(request)
+    body = json_object(request.json(), "rename")
+    source = parse_identifier(body.get("source"), "rename: 'source'")
+    target = parse_identifier(body.get("destination"), "rename: 'destination'")
+    return empty(await catalog.rename(door.call(request, operation, catalog, body), source, target, kind))
+
+
+def prefers_representation(request: Request) -> bool:
+    prefer = request.header("prefer") or ""
+    return "return=representation" in prefer.lower().replace(" ", "").replace('"', "").split(",")

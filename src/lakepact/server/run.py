@@ -1,0 +1,158 @@
+"""Sockets, signals and uvicorn: one process that serves, from the first connection to the last answer.
+
+SIGTERM and SIGINT stop it cleanly: no new connections, what is under way is finished, then what goes on in the
+background, then the process ends with 0. A second SIGINT does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import uvicorn
+
+from lakepact.errors import InvalidSetting
+from lakepact.server import logs
+from lakepact.server.app import Service, build
+from lakepact.server.supervisor import Supervisor
+from lakepact.settings import Settings
+
+KEEP_ALIVE_S: Final = 75
+"""Longer than clients keep an idle connection: a server that hangs up first may hang up on a request on its way."""
+
+_BACKLOG: Final = 2_048
+_MORE_THAN_A_REQUEST_S: Final = 5
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. An address that cannot be had is an error that says so."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidSetting(f"cannot listen on {host}: {error.strerror or error}; correct --host") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise InvalidSetting(
+                f"port {port} of {host} is in use. Stop whoever listens there, or choose another with --port "
+                f"(0 is any free one)"
+            ) from None
+        raise InvalidSetting(
+            f"cannot listen on {host} port {port}: {error.strerror}; correct --host or --port"
+        ) from None
+    return bound
+
+
+def url_of(bound: socket.socket, base_path: str) -> str:
+    """Where a client on this machine finds the server."""
+    host, port = bound.getsockname()[:2]
+    host = _WILDCARDS.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{base_path}"
+
+
+def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], None]) -> None:
+    """Serve with as many processes as the settings say. Returns once all is finished and given back."""
+    if settings.workers == 1:
+        serve(settings, bound, ready=ready)
+    else:
+        Supervisor(settings, bound, ready).run()
+
+
+def serve(settings: Settings, bound: socket.socket, *, ready: Callable[[], None], lifeline: int | None = None) -> None:
+    """Serve on this socket until a signal says stop. `ready` is called once requests are answered.
+
+    If `lifeline` is given, its end of file is such a signal too: whoever holds the other end is gone.
+    """
+    logs.configure(settings.log_level)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, bound, ready, lifeline))
+
+
+async def _serve(settings: Settings, bound: socket.socket, ready: Callable[[], None], lifeline: int | None) -> None:
+    service = await build(settings)
+    try:
+        server = _Server(_config(settings, service), service, ready)
+        if lifeline is not None:
+            server.hold_on_to(lifeline)
+        await server.serve(sockets=[bound])
+    finally:
+        await service.close()
+
+
+def _config(settings: Settings, service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        service.asgi,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(settings.request_deadline_s) + _MORE_THAN_A_REQUEST_S,
+    )
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    def stop(self) -> None:
+        self._service.draining.asked = True
+        self.should_exit = True
+
+    def hold_on_to(self, lifeline: int) -> None:
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(lifeline)
+            self.stop()
+
+        loop.add_reader(lifeline, ended)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn would raise the signal once more at the end, and the process would die of it with its work done.
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _asked(self, number: int) -> None:
+        if self.should_exit and number == signal.SIGINT:
+            self.force_exit = True
+        self.stop()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,182 @@
+"""Several processes behind one socket. The socket is bound once, here, and every worker accepts from it.
+
+A worker that dies is started again, after a pause that grows while workers die young; a worker that cannot even start,
+while none has ever served, ends it all with its own error. SIGTERM and SIGINT are passed on, and the workers are waited
+for: each finishes what it has under way. If the supervisor is killed, the workers see the end of their standard input
+and stop by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import structlog
+from prometheus_client.multiprocess import mark_process_dead
+
+from lakepact.errors import FormatTooNew, InvalidSetting, LakepactError, StoreUnavailable, StoreUnsuitable, Unreadable
+from lakepact.server import logs
+from lakepact.server.metrics import FOLDER_VARIABLE
+from lakepact.settings import Settings
+
+_LOOK_EVERY_S: Final = 0.2
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 10.0
+_OLD_AGE_S: Final = 30.0
+"""A worker that lived this long did not die young."""
+
+_STOP_WITHIN_S: Final = 60.0
+"""Beyond a request's deadline: what the workers' background work may take before they are killed."""
+
+_KINDS: Final[dict[str, type[LakepactError]]] = {
+    kind.type: kind for kind in (FormatTooNew, InvalidSetting, StoreUnavailable, StoreUnsuitable, Unreadable)
+}
+"""What can go wrong when a worker starts. The supervisor ends with the same error, and so with the same exit code."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    born_s: float
+    said: bytes = b""
+    ready: bool = False
+
+    def listen(self) -> dict[str, Any] | None:
+        """What the worker has said, once it is a whole line."""
+        assert self.process.stdout is not None
+        part = os.read(self.process.stdout.fileno(), 65_536)
+        self.said += part
+        if self.said.endswith(b"\n"):
+            return dict(orjson.loads(self.said))
+        return {} if not part else None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    settings: Settings
+    bound: socket.socket
+    ready: Callable[[], None]
+    _workers: list[_Worker] = field(default_factory=list)
+    _stopping: bool = False
+    _announced: bool = False
+    _young_deaths: int = 0
+    _start_at_s: float = 0.0
+    _folder: str = ""
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def run(self) -> None:
+        """Serve until a signal says stop. Raises what a worker said if none could start."""
+        logs.configure(self.settings.log_level)
+        self._folder = tempfile.mkdtemp(prefix="lakepact-metrics-")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._asked)
+        try:
+            while not self._stopping:
+                self._fill()
+                self._look()
+        finally:
+            self._stop()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _asked(self, number: int, _: object) -> None:
+        if self._stopping and number == signal.SIGINT:
+            # Somebody does not want to wait.
+            for worker in self._workers:
+                worker.process.send_signal(number)
+        self._stopping = True
+
+    def _fill(self) -> None:
+        if time.monotonic() < self._start_at_s:
+            return
+        while len(self._workers) < self.settings.workers:
+            self._workers.append(self._start())
+
+    def _start(self) -> _Worker:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lakepact.server.worker", str(self.bound.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(self.bound.fileno(),),
+            env={**os.environ, FOLDER_VARIABLE: self._folder},
+            # A session of its own: an interrupt from the keyboard is for the supervisor, who passes it on once.
+            start_new_session=True,
+        )
+        worker = _Worker(process, time.monotonic())
+        assert process.stdin is not None and process.stdout is not None
+        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
+        # If the pipe is broken the worker is dead already, and will be found so.
+        with suppress(BrokenPipeError):
+            process.stdin.write(self.settings.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
+        return worker
+
+    def _look(self) -> None:
+        for key, _ in self._selector.select(_LOOK_EVERY_S):
+            worker: _Worker = key.data
+            said = worker.listen()
+            if said is None:
+                continue
+            self._selector.unregister(key.fileobj)
+            worker.ready = "ready" in said
+            if "error" in said:
+                self._failed(said["error"])
+        for worker in [worker for worker in self._workers if worker.process.poll() is not None]:
+            self._bury(worker)
+        if not self._announced and len(self._workers) == self.settings.workers and all(w.ready for w in self._workers):
+            self._announced = True
+            self.ready()
+
+    def _failed(self, error: dict[str, str]) -> None:
+        if not self._announced:
+            raise _KINDS.get(error["type"], LakepactError)(error["message"])
+        _log.error("a worker could not start", type=error["type"], error=error["message"])
+
+    def _bury(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        self._close(worker)
+        mark_process_dead(worker.process.pid, self._folder)  # type: ignore[no-untyped-call]
+        if not self._announced and not worker.ready:
+            raise InvalidSetting(
+                f"a worker ended with {worker.process.returncode} before it could serve; the lines above say why"
+            )
+        self._young_deaths = 0 if time.monotonic() - worker.born_s > _OLD_AGE_S else self._young_deaths + 1
+        pause_s = min(_FIRST_PAUSE_S * 2 ** min(self._young_deaths, 10), _LONGEST_PAUSE_S)
+        self._start_at_s = time.monotonic() + pause_s
+        _log.error("a worker died and is started again", code=worker.process.returncode, pid=worker.process.pid)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for worker in self._workers:
+            worker.process.terminate()
+        until_s = time.monotonic() + self.settings.request_deadline_s + _STOP_WITHIN_S
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, until_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _log.error("a worker did not end in time and is killed", pid=worker.process.pid)
+                worker.process.kill()
+                worker.process.wait()
+            self._close(worker)
+        self._workers.clear()
+
+    def _close(self, worker: _Worker) -> None:
+        assert worker.process.stdin is not None and worker.process.stdout is not None
+        if worker.process.stdout in self._selector.get_map():
+            self._selector.unregister(worker.process.stdout)
+        worker.process.stdout.close()
+        with suppress(BrokenPipeError):
+            worker.process.stdin.close()

@@ -1,0 +1,96 @@
+"""Does the jobs, again and again, while it holds the lease.
+
+A job is a pass of bounded work that anyone may do, any number of times; it says whether there is more to do. A job that
+fails is logged and does not keep the others from their turn. Nothing depends on any of this for being right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import structlog
+
+from lakepact.errors import LakepactError
+from lakepact.kernel.ports import CellStore, Clock, Rng
+from lakepact.upkeep.lease import Lease
+
+Job: TypeAlias = Callable[[], Awaitable[bool]]
+"""One bounded pass; True if there is more to do."""
+
+MOST_PASSES: Final = 100
+"""Of one job in one turn. The rest waits for the next turn, so that every job gets one."""
+
+LEASE_INTERVALS: Final = 3.0
+"""A lease lasts for this many intervals: a holder that misses one turn does not lose it."""
+
+_FIRST_TURN_S: Final = 5.0
+_RELEASE_WITHIN_S: Final = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+def store_jobs(store: CellStore, limit: int = 1_000) -> dict[str, Job]:
+    """What every store wants: finish what crashed processes left, and remove what nobody needs."""
+
+    async def recover() -> bool:
+        return (await store.recover(limit)).more
+
+    async def collect() -> bool:
+        return (await store.collect(limit)).more
+
+    return {"recover": recover, "collect": collect}
+
+
+class Runner:
+    def __init__(self, lease: Lease, jobs: Mapping[str, Job], clock: Clock, rng: Rng, *, interval_s: float) -> None:
+        self._lease = lease
+        self._jobs = dict(jobs)
+        self._clock = clock
+        self._rng = rng
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+
+    async def turn(self) -> bool:
+        """Do every job, if this process holds the lease: whether it does."""
+        for name, job in self._jobs.items():
+            for _ in range(MOST_PASSES):
+                # Before every pass: a pass may have taken long, and then somebody else goes on.
+                if not await self._lease.hold():
+                    return False
+                try:
+                    more = await job()
+                except Exception as error:
+                    _log.warning("upkeep failed; the next turn tries again", job=name, error=repr(error))
+                    break
+                if not more:
+                    break
+        return True
+
+    def start(self) -> None:
+        """Take turns in the background until `stop`."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End, in the middle of a pass if need be: recovery finishes it. Lets go of the lease."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+        with suppress(LakepactError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_WITHIN_S):
+                await self._lease.release()
+
+    async def _run(self) -> None:
+        # Servers that start together do not reach for the lease together.
+        await self._clock.sleep(self._rng.uniform() * min(self._interval_s, _FIRST_TURN_S))
+        while True:
+            try:
+                await self.turn()
+            except Exception as error:
+                _log.warning("upkeep could not look at its lease; the next turn tries again", error=repr(error))
+            await self._clock.sleep(self._interval_s)

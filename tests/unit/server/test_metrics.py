@@ -1,0 +1,62 @@
+"""The docs list exactly the metrics there are, with their labels; every label has a closed set of values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from lakepact.server.metrics import Metrics
+
+
+def documented(root: Path) -> dict[str, tuple[str, str, str]]:
+    """Metric -> (kind, labels, meaning), from the table in the docs."""
+    section = (root / "docs" / "operations.md").read_text().split("### Metrics", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| `(lakepact_[a-z_]+)` \| (\w+) \| (.*?) \| (.+?) \|$", section, re.MULTILINE)
+    return {name: (kind, labels, meaning) for name, kind, labels, meaning in rows}
+
+
+def test_the_docs_list_exactly_the_metrics_there_are(root: Path) -> None:
+    expected = {}
+    for family in Metrics().registry.collect():
+        name = family.name + "_total" * (family.type == "counter")
+        labels = sorted({label for sample in family.samples for label in sample.labels if label != "le"})
+        expected[name] = (family.type, ", ".join(f"`{label}`" for label in labels) or "-", family.documentation)
+    assert documented(root) == expected
+
+
+def test_what_happened_is_counted_under_its_name() -> None:
+    metrics = Metrics()
+    metrics.operations_are(["loadTable"])
+    metrics.request_began()
+    metrics.request_began()
+    metrics.request_ended("loadTable", 304, 0.004)
+    metrics.commit_applied(20)
+    metrics.commit_refused()
+    metrics.commit_unknown()
+    metrics.commit_retried()
+    metrics.metadata_cache_hit()
+    metrics.metadata_cache_missed()
+    metrics.receipt_written()
+    metrics.receipt_failed()
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, labels)
+
+    assert value("lakepact_open_requests") == 1
+    assert value("lakepact_requests_total", operation="loadTable", status_class="3xx") == 1
+    assert value("lakepact_request_seconds_count", operation="loadTable") == 1
+    assert [value("lakepact_commits_total", outcome=name) for name in ("applied", "refused", "unknown")] == [1, 1, 1]
+    assert value("lakepact_commit_tables_sum") == 20
+    assert value("lakepact_commit_retries_total") == 1
+    assert [value("lakepact_metadata_cache_total", result=name) for name in ("hit", "miss")] == [1, 1]
+    assert [value("lakepact_receipts_total", result=name) for name in ("written", "failed")] == [1, 1]
+
+
+def test_the_text_shows_every_label_from_the_start() -> None:
+    metrics = Metrics()
+    metrics.operations_are(["loadTable"])
+    families = {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}
+    shown = {tuple(sample.labels.values()) for sample in families["lakepact_requests"].samples}
+    assert shown == {(name, f"{kind}xx") for name in ("loadTable", "unmatched") for kind in (2, 3, 4, 5)}
