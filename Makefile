@@ -14,7 +14,7 @@ ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
 IN := cd "$(ROOT)" &&
 RUN := .venv/bin/python
 
-.PHONY: help setup demo test verify check sim bench serve pytest
+.PHONY: help setup demo test verify check sim rck bench serve pytest
 
 help: ## print this list
 	@$(IN) sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-7s ", $$2; $$1 = $$2 = ""; sub(/^ +/, ""); print }'
@@ -44,6 +44,10 @@ check: setup ## ruff, mypy strict, import contracts
 sim: setup ## simulate; SEEDS=n, START=n and MINUTES=n say how much, SEED=n replays one
 	@$(IN) $(RUN) -m tests.sim --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(START),--start $(START)) $(if $(MINUTES),--minutes $(MINUTES))
+
+rck: export LAKEPACT_LONG = 1
+rck: setup ## Iceberg's REST Compatibility Kit against the server, on SQLite, PostgreSQL and files
+	@$(IN) $(RUN) -m pytest tests/interop/test_rck.py $(PYTEST_ARGS)
 
 bench: setup ## print rounds, latencies and throughput as ratios
 	@$(IN) $(RUN) -m tests.bench

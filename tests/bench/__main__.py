@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import cuts, latency, memory, rounds, sql
+from tests.bench import cuts, latency, memory, rest, rounds, sql
 from tests.bench.report import say
 
 SECTIONS = {
@@ -15,6 +15,7 @@ SECTIONS = {
     "sql": sql.run,
     "cuts": cuts.run,
     "memory": memory.run,
+    "rest": rest.run,
 }
 
 

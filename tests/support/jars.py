@@ -62,7 +62,11 @@ class Jar:
 # Sets of jars that are used together.
 ICEBERG_CORE: Final = (Jar("org.apache.iceberg", "iceberg-core", ICEBERG),)
 SPARK_ICEBERG: Final = (Jar("org.apache.iceberg", f"iceberg-spark-runtime-{SPARK_LINE}", ICEBERG, alone=True),)
-SPARK_DELTA: Final = (Jar("io.delta", f"delta-spark_{SPARK_LINE}", DELTA),)
+# What else Delta needs comes with Spark; the rest of what it names is for other catalogs.
+SPARK_DELTA: Final = (
+    Jar("io.delta", f"delta-spark_{SPARK_LINE}", DELTA, alone=True),
+    Jar("io.delta", "delta-storage", DELTA, alone=True),
+)
 COMPATIBILITY_KIT: Final = (
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT),
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT, "tests"),

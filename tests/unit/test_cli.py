@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from lakepact import __version__
 from lakepact.cli import app
 from lakepact.cli.output import EXIT_CODES, exit_code
+from lakepact.cli.serve import announcement
 from lakepact.errors import (
     Contended,
     FormatTooNew,
@@ -177,10 +179,23 @@ def test_config_show_lists_every_setting() -> None:
     assert all(name in text for name in Settings.model_fields)
 
 
-def test_serve_says_that_there_is_no_server_yet() -> None:
-    result = run("serve")
+def test_serve_refuses_what_it_cannot_serve_on_before_it_opens_anything(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = run("serve", "--port", str(taken.getsockname()[1]))
     assert result.exit_code == 2
-    assert "no server yet" in result.stderr
+    assert "is in use" in result.stderr
+    assert "--port" in result.stderr
+    assert run("serve", "--warehouse", "lakehouse").exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
+    settings = Settings.load(store="postgresql://me:hush@host/db", default_warehouse="lake")
+    text = "\n".join(announcement(settings, "http://127.0.0.1:1234/catalog"))
+    assert f"Lakepact {__version__} listens on http://127.0.0.1:1234/catalog\n" in text
+    assert "hush" not in text
+    for engine in ("Spark", "PyIceberg", "DuckDB"):
+        assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)
 
 
 def test_a_store_that_works_is_found_usable(store_url: str) -> None:

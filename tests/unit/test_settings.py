@@ -10,7 +10,7 @@ import pytest
 
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
-from lakepact.settings import Settings, without_password
+from lakepact.settings import FOLLOWS, Place, Settings, without_password
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +32,18 @@ def test_the_docs_list_exactly_the_settings_there_are_with_their_defaults_and_me
     expected = {}
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "none" if default == {} else f"{default:,}" if isinstance(default, int) else _number(default)
-        expected[name] = (shown, field.description)
+        expected[name] = (FOLLOWS.get(name) or _as_text(default), field.description)
     assert documented(root) == expected
 
 
-def _number(value: object) -> str:
+def _as_text(value: object) -> str:
+    if value in ({}, ""):
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A port is a name and not an amount.
+    if isinstance(value, int) and value != 8181:
+        return f"{value:,}"
     return f"{value:,g}" if isinstance(value, float) else str(value)
 
 
@@ -77,6 +83,19 @@ def test_the_file_can_be_anywhere_if_it_is_named(tmp_path: Path, monkeypatch: py
         ("ATTEMPTS", "many", "attempts = 'many'"),
         ("STORE", "lakepact.db", "sqlite:///"),
         ("STORE_OPTIONS", "{", "store_options"),
+        ("WAREHOUSE", "lakehouse", "warehouse = 'lakehouse'.*s3://bucket/prefix"),
+        ("WAREHOUSE", "postgresql://host/db", "warehouse"),
+        ("WAREHOUSES", '{"Sales": {"url": "s3://a/b"}}', "'Sales' cannot be the name.*LAKEPACT_WAREHOUSES"),
+        ("WAREHOUSES", '{"namespaces": {"url": "s3://a/b"}}', "'namespaces' cannot be the name"),
+        ("WAREHOUSES", '{"sales": {"options": {"secret": "hush"}}}', r"warehouses.sales.url = \*\*\*: Field required"),
+        ("DEFAULT_WAREHOUSE", "config", "'config' cannot be the name"),
+        ("DEFAULT_WAREHOUSE", "a" * 64, "cannot be the name"),
+        ("BASE_PATH", "catalog", "begins with a slash"),
+        ("BASE_PATH", "/a b", "base_path"),
+        ("DATA", "", "data = ''"),
+        ("PORT", "65536", "port"),
+        ("LOG_LEVEL", "loud", "log_level"),
+        ("MULTI_TABLE_TRANSACTIONS", "perhaps", "multi_table_transactions"),
         ("CONFIG", "nowhere.toml", "no settings file nowhere.toml"),
     ],
 )
@@ -113,3 +132,59 @@ def test_secrets_are_not_shown() -> None:
     shown = Settings.load(store="postgresql://me:hush@host/db", store_options=options).shown()
     assert "hush" not in str(shown)
     assert shown["store_options"]["region"] == "eu"
+
+
+# --- what follows from `data`, and the warehouses ---------------------------------------------------------------------
+
+
+def test_the_store_and_the_default_warehouse_are_in_the_data_folder_unless_they_are_given(tmp_path: Path) -> None:
+    settings = Settings.load()
+    assert settings.store == "sqlite:///lakepact-data/lakepact.db"
+    assert settings.warehouse == f"file://{tmp_path}/lakepact-data/warehouse"
+    assert settings.uses_data
+
+    elsewhere = Settings.load(data=f"{tmp_path}/a #1")
+    assert elsewhere.store == f"sqlite:///{tmp_path}/a %231/lakepact.db"
+    assert elsewhere.warehouse == f"file://{tmp_path}/a %231/warehouse"
+
+    given = Settings.load(store="memory://", warehouse="s3://bucket/lake")
+    assert (given.store, given.warehouse, given.uses_data) == ("memory://", "s3://bucket/lake", False)
+
+
+def test_warehouses_have_names_and_the_default_one_is_first(tmp_path: Path) -> None:
+    (tmp_path / "lakepact.toml").write_text(
+        'warehouse = "file:///lake"\n[warehouses.sales]\nurl = "s3://sales/x"\noptions = { region = "eu" }\n'
+    )
+    assert list(Settings.load().places().items()) == [
+        ("main", Place(url="file:///lake")),
+        ("sales", Place(url="s3://sales/x", options={"region": "eu"})),
+    ]
+
+
+def test_the_default_warehouse_may_be_one_of_the_named_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPACT_WAREHOUSES", '{"sales": {"url": "s3://sales/x", "options": {"region": "eu"}}}')
+    settings = Settings.load(default_warehouse="sales")
+    assert settings.warehouse == "s3://sales/x"
+    assert settings.places() == {"sales": Place(url="s3://sales/x", options={"region": "eu"})}
+    with pytest.raises(InvalidSetting, match="sales is given twice"):
+        Settings.load(default_warehouse="sales", warehouse="s3://other/x")
+
+
+def test_settings_that_are_handed_on_stay_what_they_are() -> None:
+    settings = Settings.load(
+        data="elsewhere",
+        warehouses={"main": {"url": "s3://sales/x", "options": {"region": "eu"}}, "b": {"url": "gs://b/c"}},
+    )
+    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+
+
+def test_secrets_of_warehouses_are_not_shown() -> None:
+    options = {"region": "eu", "secret_access_key": "hush"}
+    shown = Settings.load(warehouse_options=options, warehouses={"b": {"url": "s3://b/c", "options": options}}).shown()
+    assert "hush" not in str(shown)
+    assert shown["warehouses"]["b"]["options"]["region"] == "eu"
+
+
+def test_a_base_path_ends_without_a_slash() -> None:
+    assert Settings.load(base_path="/catalog/").base_path == "/catalog"
+    assert Settings.load(base_path="/").base_path == ""

@@ -13,9 +13,11 @@ namespaces, tables, views
 catalog      all of it for one warehouse
 idempotency  what makes two requests the same
 receipts     what a committed change leaves behind
+watch        what happens inside, for metrics
 """
 
-from lakepact.catalog.catalog import Catalog, CatalogSettings, Watch
+from lakepact.catalog.catalog import Catalog, CatalogSettings
+from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done
 
 __all__ = ["Call", "Catalog", "CatalogSettings", "Done", "Watch"]

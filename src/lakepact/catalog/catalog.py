@@ -6,11 +6,12 @@ afterwards. What the changes are is in `namespaces`, `tables` and `views`; here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from lakepact.catalog.errors import BadRequest, NamespaceNotEmpty, Unsupported
+from lakepact.catalog.errors import AnswerLost, BadRequest, NamespaceNotEmpty, NoSuchNamespace, Unsupported
 from lakepact.catalog.files import MetadataFile, MetadataFiles
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.listing import Listing, Page
@@ -20,8 +21,9 @@ from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.tables import Tables
 from lakepact.catalog.views import Views
 from lakepact.catalog.warehouse import Warehouse
+from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Worker
-from lakepact.errors import Contended
+from lakepact.errors import Contended, LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, CreateTable, CreateView, Identifier
 from lakepact.kernel.identity import TransactionId, uuid7
@@ -44,19 +46,6 @@ class CatalogSettings:
 
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
-
-
-class Watch:
-    """What happens inside, for metrics and receipts. This one looks away."""
-
-    def cache(self, hit: bool) -> None:
-        """A metadata file was asked for."""
-
-    def retry(self) -> None:
-        """A plan was out of date, and is made again."""
-
-    async def committed(self, transaction: Transaction) -> None:
-        """A change has been committed and answered."""
 
 
 class Now:
@@ -116,7 +105,7 @@ class Catalog:
             tasks,
             deadline_s=settings.deadline_s,
             on_committed=self._after_commit,
-            on_retry=watch.retry,
+            watch=watch,
         )
         self._watch = watch
 
@@ -148,9 +137,11 @@ class Catalog:
             try:
                 return await self._worker.perform(call, lambda draft: self._namespaces.drop(draft, namespace, mark))
             except NotMarked:
-                await self._worker.perform(
-                    Call(self.new_id(), MARKING), lambda draft: self._namespaces.mark(draft, namespace, mark)
-                )
+                # If it has gone meanwhile, it may be this very request that dropped it, sent twice: its key knows.
+                with suppress(NoSuchNamespace):
+                    await self._worker.perform(
+                        Call(self.new_id(), MARKING), lambda draft: self._namespaces.mark(draft, namespace, mark)
+                    )
             except NamespaceNotEmpty:
                 if attempt:
                     await self._worker.perform(
@@ -208,6 +199,9 @@ class Catalog:
     async def drop(self, call: Call, identifier: Identifier, kind: Kind, *, purge: bool = False) -> Done:
         return await self._worker.perform(call, lambda draft: self._tables.drop(draft, identifier, kind, purge=purge))
 
+    async def unregister_table(self, call: Call, identifier: Identifier) -> Done:
+        return await self._worker.perform(call, lambda draft: self._tables.unregister(draft, identifier))
+
     # --- views ---
 
     async def list_views(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
@@ -235,6 +229,13 @@ class Catalog:
     async def view_file(self, location: str) -> MetadataFile:
         return await self.files.view(location)
 
+    async def table_after(self, done: Done) -> MetadataFile:
+        """The version that a change has made."""
+        return await _made_by(done, self.files.table)
+
+    async def view_after(self, done: Done) -> MetadataFile:
+        return await _made_by(done, self.files.view)
+
     async def transaction(self, transaction_id: TransactionId) -> TransactionRecord | None:
         return await self.store.lookup(transaction_id)
 
@@ -257,3 +258,11 @@ class Catalog:
         """An open transaction may still read an old version: then files stay, and collection takes them later."""
         page = await self.store.transactions([State.OPEN, State.PREPARED], limit=1)
         return bool(page.transactions)
+
+
+async def _made_by(done: Done, load: Callable[[str], Awaitable[MetadataFile]]) -> MetadataFile:
+    try:
+        return await load(done.result["metadata-location"])
+    except LakepactError as error:
+        # Whatever it is, it must not sound as if nothing had happened: clients delete their files on that.
+        raise AnswerLost(done.transaction_id, error) from error

@@ -1,17 +1,18 @@
 """What the catalog refuses, and in which words.
 
     LakepactError
-    └── Refusal                  deterministic: nothing was applied, and the same request gets the same answer again
-        ├── BadRequest           400
-        ├── NoSuchNamespace      404
-        ├── NoSuchTable          404
-        ├── NoSuchView           404
-        ├── NotFound             404  a file that should be there is not
-        ├── Unsupported          406
-        ├── AlreadyExists        409
-        ├── NamespaceNotEmpty    409
-        ├── CommitFailed         409
-        └── Unprocessable        422
+    ├── Refusal                  deterministic: nothing was applied, and the same request gets the same answer again
+    │   ├── BadRequest           400
+    │   ├── NoSuchNamespace      404
+    │   ├── NoSuchTable          404
+    │   ├── NoSuchView           404
+    │   ├── NotFound             404  a file that should be there is not
+    │   ├── Unsupported          406
+    │   ├── AlreadyExists        409
+    │   ├── NamespaceNotEmpty    409
+    │   ├── CommitFailed         409
+    │   └── Unprocessable        422
+    └── AnswerLost               504: the change has happened, and only the answer about it cannot be made
 
 `type` and `code` are Iceberg's own: clients compare them literally, and decide by them whether to delete their files.
 A refusal can be stored as the answer of a transaction and raised again from there, so it is made of plain values.
@@ -99,6 +100,19 @@ class CommitFailed(Refusal):
 class Unprocessable(Refusal):
     type: ClassVar[str] = "UnprocessableEntityException"
     code: ClassVar[int] = 422
+
+
+class AnswerLost(LakepactError):
+    """The change has happened. What it led to cannot be read now, so whoever asked must look for themselves."""
+
+    type: ClassVar[str] = "CommitStateUnknownException"
+
+    def __init__(self, transaction_id: str, reason: Exception) -> None:
+        super().__init__(
+            f"transaction {transaction_id} is committed, but its answer cannot be made: {reason}. Delete nothing; load "
+            f"the table again"
+        )
+        self.transaction_id = transaction_id
 
 
 _BY_TYPE = {kind.type: kind for kind in Refusal.__subclasses__()}

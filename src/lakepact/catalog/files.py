@@ -7,6 +7,7 @@ and as the parsed document, to be folded over; both are bounded. The parsed docu
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,12 +32,18 @@ class MetadataFile:
     """One version of a table or view."""
 
     location: str
+    name: str
+    """Of the blob."""
+
     text: bytes
     """The JSON, not compressed."""
 
     document: JsonObject
     referenced: bytes | None = None
     """The JSON with only the snapshots that a branch or tag names, once somebody has asked for it."""
+
+    answer: bytes | None = None
+    """The body of the answer to a load, once somebody has asked for it. Large ones are not worth copying again."""
 
 
 class MetadataFiles:
@@ -77,9 +84,10 @@ class MetadataFiles:
         """Write a new version, durable on return. False if another version is there under this very name."""
         text = orjson.dumps(document)
         data = gzip.compress(text, mtime=0) if has_gzip_name(location) else text
-        if not await self._blobs.put(self._warehouse.blob_name(location), data):
+        name = self._warehouse.blob_name(location)
+        if not await self._blobs.put(name, data):
             return False
-        self._remember(MetadataFile(location, text, document))
+        self._remember(MetadataFile(location, name, text, document))
         return True
 
     async def delete(self, location: str) -> None:
@@ -94,7 +102,7 @@ class MetadataFiles:
         cached = self._cached.get(location)
         if cached is not None:
             self._cached.move_to_end(location)
-            if self._look_every_time and not await self._blobs.exists(self._warehouse.blob_name(location)):
+            if self._look_every_time and not await self._blobs.exists(cached.name):
                 self._forget(location)
                 raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
             self._on_cache(True)
@@ -108,24 +116,29 @@ class MetadataFiles:
                 f"metadata file {location} is damaged: {error}. Nothing was changed. Restore the file from a backup, "
                 f"or register an older version of the table"
             ) from error
-        found = MetadataFile(location, text, document)
+        found = MetadataFile(location, self._warehouse.blob_name(location), text, document)
         self._remember(found)
         return found
 
     def _remember(self, file: MetadataFile) -> None:
         self._forget(file.location)
-        if len(file.text) > self._cache_bytes:
+        if _weight(file) > self._cache_bytes:
             return
         self._cached[file.location] = file
-        self._held_bytes += len(file.text)
+        self._held_bytes += _weight(file)
         while self._held_bytes > self._cache_bytes:
             _, old = self._cached.popitem(last=False)
-            self._held_bytes -= len(old.text)
+            self._held_bytes -= _weight(old)
 
     def _forget(self, location: str) -> None:
         old = self._cached.pop(location, None)
         if old is not None:
-            self._held_bytes -= len(old.text)
+            self._held_bytes -= _weight(old)
+
+
+def _weight(file: MetadataFile) -> int:
+    """About what a file takes in memory: its text, the answer made of it, and the document, some four times that."""
+    return 6 * len(file.text)
 
 
 def parsed(location: str, text: bytes) -> Any:
@@ -147,5 +160,5 @@ def _decompressed(location: str, data: bytes) -> bytes:
         return data
     try:
         return gzip.decompress(data)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise Unreadable(f"metadata file {location} is not valid gzip: {error}") from error

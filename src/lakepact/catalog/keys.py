@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key, key_of, segments_of
@@ -47,6 +48,15 @@ class Keys:
 
     def dropped(self, uuid: str) -> Key:
         return key_of(self._warehouse, "dropped", uuid)
+
+
+CHANGEABLE: Final = frozenset({"namespaces", "tables", "views"})
+"""The families whose cells are what users change. The others follow from them."""
+
+
+def family_of(key: Key) -> str:
+    """Which of the families above a key belongs to."""
+    return key.split("/", 2)[1]
 
 
 def last_segment(key: Key) -> str:

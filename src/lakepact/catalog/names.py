@@ -42,9 +42,11 @@ class Names:
             [cell] = await cells.read(self._pointer_key(*known))
             pointer = Pointer.of(cell)
             if pointer is not None and pointer.identifier == identifier:
-                self._ids.move_to_end(identifier)
+                # While the cell was read, others may have found that the name has moved on.
+                if identifier in self._ids:
+                    self._ids.move_to_end(identifier)
                 return pointer
-            del self._ids[identifier]
+            self._ids.pop(identifier, None)
         read = cells.read
         for _ in range(_ATTEMPTS):
             [name] = await read(self._keys.name(identifier))

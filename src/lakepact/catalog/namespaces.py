@@ -62,7 +62,7 @@ class Namespaces:
         before: dict[str, str] = dict(cell.value["properties"])
         after = {name: value for name, value in before.items() if name not in removals} | dict(updates)
         if after != before:
-            draft.write(key, {**cell.value, "properties": after})
+            draft.write(key, {**cell.value, "properties": after, "changed": cell.revision + 1})
         return {
             "updated": sorted(updates),
             "removed": sorted(name for name in set(removals) if name in before),

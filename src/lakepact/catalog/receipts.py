@@ -28,6 +28,8 @@ from lakepact.kernel.model import Value, Write
 
 FORMAT: Final = 1
 NAMESPACE: Final = "namespace"
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
 
 _LINEAGE: Final = {"pipeline": "verified", "rest": "declared-unverified"}
 """How far a source's word about its inputs can be trusted. What ran inside Lakepact's own pipelines was seen."""
@@ -95,7 +97,7 @@ def receipt_of(
     """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one."""
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
-    committed_ms: int = (metadata or {}).get("last-updated-ms") or timestamp_ms(transaction_id)
+    committed_ms = _committed_ms(metadata, transaction_id)
     document: JsonObject = {
         "format": FORMAT,
         "event-id": str(uuid.uuid5(uuid.UUID(transaction_id), key)),
@@ -124,6 +126,14 @@ def receipt_of(
     return Receipt(f"{OWN_FOLDER}/events/{date}/iceberg/committed/{key}.json", document)
 
 
+def _committed_ms(metadata: JsonObject | None, transaction_id: TransactionId) -> int:
+    """By the metadata, where it has a time that has a date: a registered file may say anything."""
+    last_updated_ms = (metadata or {}).get("last-updated-ms")
+    if isinstance(last_updated_ms, int) and 0 < last_updated_ms <= _LAST_MS:
+        return last_updated_ms
+    return timestamp_ms(transaction_id)
+
+
 def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | None:
     _, family, *rest = segments_of(write.key)
     revision = write.revision + 1
@@ -132,7 +142,7 @@ def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | 
             value = write.value if write.value is not None else dropped.get(rest[-1])
             if value is None:
                 return None
-            pointer = Pointer.from_json({name: field for name, field in value.items() if name not in _OF_A_NOTE})
+            pointer = Pointer.from_json(value)
             return CommittedChange(
                 Kind.TABLE if family == "tables" else Kind.VIEW,
                 rest[-1],
@@ -145,15 +155,17 @@ def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | 
         case "namespaces":
             if write.value is None:
                 change = Change.DROP
+            elif write.value.get("created") == revision:
+                change = Change.CREATE
+            elif write.value.get("changed") == revision:
+                change = Change.COMMIT
             else:
-                change = Change.CREATE if write.value.get("created") == revision else Change.COMMIT
+                # A mark of somebody who wants to drop it came or went: nothing that anybody sees.
+                return None
             levels = _levels(rest, write.value)
             return CommittedChange(NAMESPACE, "/".join((family, *rest)), revision, change, None, levels)
         case _:
             return None
-
-
-_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge"})
 
 
 def _levels(rest: list[str], value: Value | None) -> tuple[str, ...]:

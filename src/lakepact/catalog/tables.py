@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid as uuids
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
-from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
+from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
 from lakepact.catalog.files import MetadataFiles, parsed
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
@@ -14,20 +17,22 @@ from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
-from lakepact.errors import Unreadable
+from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
 from lakepact.iceberg import names as words
 from lakepact.iceberg.draft import Context
-from lakepact.iceberg.errors import InvalidMetadata
+from lakepact.iceberg.errors import InvalidMetadata, StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.finish import Applied
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
 from lakepact.iceberg.metadata import create_metadata
-from lakepact.iceberg.parse import Update
+from lakepact.iceberg.parse import Requirement, Update
 from lakepact.iceberg.requests import Commit, CreateTable, Identifier
 from lakepact.iceberg.requirements import Failure, check_all, is_creation
 from lakepact.iceberg.updates import apply
 from lakepact.iceberg.validate import check_table_metadata
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +94,22 @@ class Tables:
 
     async def _claim(self, draft: Draft, pointer: Pointer) -> None:
         """Write name, pointer and location of a table that was not there."""
-        key, name = self._keys.table(pointer.id), self._keys.name(pointer.identifier)
-        [there, _] = await draft.read(key, name)
-        if (old := Pointer.of(there)) is not None:
+        key, name, dropped = (
+            self._keys.table(pointer.id),
+            self._keys.name(pointer.identifier),
+            self._keys.dropped(pointer.id),
+        )
+        [_, _, note] = await draft.read(key, name, dropped)
+        # As this draft leaves it: two creations of one transaction may ask for the same uuid.
+        if (there := await draft.current(key)) is not None:
+            old = Pointer.from_json(there)
             raise AlreadyExists(
                 f"Table with the same uuid already exists: {shown(old.identifier)} ({pointer.id}). "
                 f"Rename it, or drop it first"
             )
+        if note.exists:
+            # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
+            draft.write(dropped, None)
         await self._claim_location(draft, pointer)
         draft.write(name, {"kind": Kind.TABLE, "id": pointer.id})
         draft.write(key, pointer.to_json())
@@ -106,7 +120,8 @@ class Tables:
         key = self._keys.location(place)
         owner = await draft.current(key)
         if owner is not None and owner["id"] != pointer.id:
-            raise AlreadyExists(
+            # Not a 409: clients take that for a name that is taken and say so, or try the same again.
+            raise BadRequest(
                 f"location {pointer.location} belongs to another table. Choose another, or leave the location out"
             )
         draft.write(key, {"id": pointer.id, "location": pointer.location})
@@ -130,7 +145,13 @@ class Tables:
 
     async def commit_all(self, draft: Draft, commits: Iterable[Commit]) -> JsonObject:
         """All tables or none. Every requirement of every table that does not hold is named."""
-        all_changed = [await self.change(draft, commit) for commit in commits]
+        commits = tuple(commits)
+        for commit in commits:
+            check_property_updates(commit.updates)
+        already = [await self._already(draft, commit) for commit in commits]
+        if any(already):
+            return _results(await self._change_rest(draft, commits, already))
+        all_changed = [await self._change(draft, commit) for commit in commits]
         failed = [changed for changed in all_changed if changed.failures]
         if failed:
             tables = ", ".join(shown(changed.identifier) for changed in failed)
@@ -139,17 +160,82 @@ class Tables:
                 [(changed.identifier, changed.failures) for changed in failed],
                 f"Transaction failed: requirement not met for table {tables}: {first}",
             )
-        return {
-            "results": [
-                {"identifier": _identified(changed.identifier), "metadata-location": changed.metadata_location}
-                for changed in all_changed
+        return _results(all_changed)
+
+    async def _change_rest(
+        self, draft: Draft, commits: tuple[Commit, ...], already: list[Changed | None]
+    ) -> list[Changed]:
+        """Some tables show that this commit has taken effect before. It was atomic, so then all of it has."""
+        if all(found is not None or not _leaves_traces(commit) for commit, found in zip(commits, already, strict=True)):
+            return [
+                found or await self._as_it_is(draft, commit) for commit, found in zip(commits, already, strict=True)
             ]
-        }
+        # Some show it and others, which should, do not: theirs was undone since, or the snapshots came by another way.
+        try:
+            changed = [
+                found or await self._change(draft, commit) for commit, found in zip(commits, already, strict=True)
+            ]
+        except (Refusal, InvalidRequest, StaleUpdate) as error:
+            raise OutcomeUnknown(draft.transaction_id, f"some of its snapshots are in place; but {error}") from error
+        if any(one.failures for one in changed):
+            raise OutcomeUnknown(draft.transaction_id, "some of its snapshots are in place, and some requirements fail")
+        return changed
+
+    async def _as_it_is(self, draft: Draft, commit: Commit) -> Changed:
+        identifier = _named(commit)
+        pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
+        return Changed(identifier, pointer.metadata_location if pointer is not None else None)
 
     async def change(self, draft: Draft, commit: Commit) -> Changed:
-        identifier = commit.identifier
-        assert identifier is not None, "whoever parses a commit fills it in from the path"
         check_property_updates(commit.updates)
+        return await self._already(draft, commit) or await self._change(draft, commit)
+
+    async def _already(self, draft: Draft, commit: Commit) -> Changed | None:
+        """Where the table is now, if it shows that this very commit took effect before and its answer was lost.
+
+        Refusing it would make the client delete files that are live. So it is looked for under the table's id too: the
+        table may have been renamed or dropped since.
+        """
+        identifier = _named(commit)
+        if not _leaves_traces(commit):
+            return None
+        pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
+        if is_creation(commit.requirements):
+            uuid = _assigned_uuid(commit.updates)
+            if pointer is None or pointer.id.lower() != uuid:
+                pointer = await self._live(draft, uuid)
+            elif not adds_snapshots(commit.updates):
+                return Changed(identifier, pointer.metadata_location)
+            # Two may commit what was staged once: whose snapshots are not in the table has not created it.
+        else:
+            uuid = _required_uuid(commit.requirements)
+            if uuid is not None and (pointer is None or pointer.id.lower() != uuid):
+                pointer = await self._live(draft, uuid) or await self._dropped(draft, uuid)
+        if pointer is None:
+            return None
+        base = (await self._files.table(pointer.metadata_location)).document
+        return Changed(identifier, pointer.metadata_location) if has_snapshots(base, commit.updates) else None
+
+    async def _live(self, draft: Draft, uuid: str | None) -> Pointer | None:
+        """The table with this id, whatever its name is."""
+        if uuid is None:
+            return None
+        [cell] = await draft.read(self._keys.table(uuid))
+        return Pointer.of(cell)
+
+    async def _dropped(self, draft: Draft, uuid: str) -> Pointer | None:
+        """The last version of a dropped table, if its file is still there."""
+        [cell] = await draft.read(self._keys.dropped(uuid))
+        if cell.value is None:
+            return None
+        pointer = Pointer.from_json(cell.value)
+        with suppress(NotFound):
+            await self._files.table(pointer.metadata_location)
+            return pointer
+        return None
+
+    async def _change(self, draft: Draft, commit: Commit) -> Changed:
+        identifier = _named(commit)
         pointer = await self._names.find(draft, identifier)
         if is_creation(commit.requirements):
             return await self._change_new(draft, identifier, commit, pointer)
@@ -163,9 +249,6 @@ class Tables:
             if there.kind is Kind.VIEW:
                 raise AlreadyExists(f"View with same name already exists: {shown(identifier)}")
             file = await self._files.table(there.metadata_location)
-            if _assigned_uuid(commit.updates) == there.id.lower():
-                # The same creation again, its answer lost. Refusing would make the client delete the table's files.
-                return Changed(identifier, there.metadata_location)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
         uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
         location = self._warehouse.new_location(identifier, uuid, properties)
@@ -176,14 +259,13 @@ class Tables:
 
     async def _change_old(self, draft: Draft, identifier: Identifier, commit: Commit, pointer: Pointer) -> Changed:
         base = (await self._files.table(pointer.metadata_location)).document
-        if adds_snapshots(commit.updates) and has_snapshots(base, commit.updates):
-            # The same commit again, its answer lost. It took effect, whatever was done to the table since.
-            return Changed(identifier, pointer.metadata_location)
         failures = check_all(base, commit.requirements)
         if failures:
             return Changed(identifier, failures=failures)
         applied = apply(base, commit.updates, Context(draft.now_ms, previous_location=pointer.metadata_location))
         if not applied.changed:
+            # Beside other tables this one is a guard: what it requires must hold when they change.
+            draft.depend_on(self._keys.table(pointer.id))
             return Changed(identifier, pointer.metadata_location)
         new = self._next(draft, pointer, applied)
         if new.location != pointer.location:
@@ -208,9 +290,8 @@ class Tables:
         self, draft: Draft, identifier: Identifier, metadata_location: str, *, overwrite: bool
     ) -> JsonObject:
         """A table whose metadata file is there already."""
-        text = await self._files.raw(metadata_location)
         try:
-            metadata = check_table_metadata(parsed(metadata_location, text))
+            metadata = check_table_metadata(parsed(metadata_location, await self._files.raw(metadata_location)))
         except (Unreadable, InvalidMetadata) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         if not metadata.get("table-uuid"):
@@ -275,6 +356,12 @@ class Tables:
         await self._let_go(draft, pointer, purge=purge)
         return _result(pointer)
 
+    async def unregister(self, draft: Draft, identifier: Identifier) -> JsonObject:
+        """A drop whose answer is the table. If that cannot be read, it stays."""
+        pointer = await self._names.table(draft, identifier)
+        await self._files.table(pointer.metadata_location)
+        return await self.drop(draft, identifier, Kind.TABLE)
+
     async def _let_go(self, draft: Draft, pointer: Pointer, *, purge: bool) -> None:
         """The pointer ends here. What it left behind is noted: files go later, by collection, never in a request."""
         dropped = self._keys.dropped(pointer.id)
@@ -293,6 +380,34 @@ class Tables:
 
 def _result(pointer: Pointer) -> JsonObject:
     return {"metadata-location": pointer.metadata_location}
+
+
+def _results(all_changed: Iterable[Changed]) -> JsonObject:
+    return {
+        "results": [
+            {"identifier": _identified(changed.identifier), "metadata-location": changed.metadata_location}
+            for changed in all_changed
+            if changed.metadata_location is not None
+        ]
+    }
+
+
+def _named(commit: Commit) -> Identifier:
+    assert commit.identifier is not None, "whoever parses a commit fills it in from the path"
+    return commit.identifier
+
+
+def _leaves_traces(commit: Commit) -> bool:
+    """Whether a table shows that this very commit was made to it: by random ids of snapshots, or by its own id."""
+    if is_creation(commit.requirements):
+        return _assigned_uuid(commit.updates) is not None
+    return bool(adds_snapshots(commit.updates))
+
+
+def _required_uuid(requirements: Iterable[Requirement]) -> str | None:
+    uuid = next((str(one.body["uuid"]).lower() for one in requirements if one.type == words.ASSERT_TABLE_UUID), "")
+    # What no table can have as its id cannot be part of a key either.
+    return uuid if _UUID.fullmatch(uuid) else None
 
 
 def _identified(identifier: Identifier) -> JsonObject:

@@ -75,9 +75,8 @@ class Views:
 
     async def register(self, draft: Draft, identifier: Identifier, metadata_location: str) -> JsonObject:
         """A view whose metadata file is there already."""
-        text = await self._files.raw(metadata_location)
         try:
-            metadata = read_view(parsed(metadata_location, text))
+            metadata = read_view(parsed(metadata_location, await self._files.raw(metadata_location)))
         except Unreadable as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         self._warehouse.check_metadata(metadata)

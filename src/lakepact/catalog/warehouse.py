@@ -23,6 +23,7 @@ LOCATION_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.o
 RESERVED_PREFIX: Final = "lakepact."
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_NAME: Final = 60
 
 
@@ -47,7 +48,7 @@ class Warehouse:
         decoded = unquote(name)
         if any(level in ("", ".", "..") for level in (*levels, *decoded.split("/"))) or "\\" in decoded:
             raise BadRequest(f"{what} {_short(location)} has an empty, '.' or '..' segment; write the plain path")
-        if any(ord(character) < 32 or ord(character) == 127 for character in decoded):
+        if _CONTROL.search(decoded):
             raise BadRequest(f"{what} {_short(location)!r} holds a control character; leave it out")
         if levels[0] == OWN_FOLDER:
             raise BadRequest(

@@ -17,7 +17,9 @@ from typing import Any, Final, TypeAlias
 
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFiles
-from lakepact.errors import Contended, InvalidRequest, KeyReused, OutcomeUnknown
+from lakepact.catalog.keys import CHANGEABLE, family_of
+from lakepact.catalog.watch import Watch
+from lakepact.errors import Contended, InvalidRequest, KeyReused, OutcomeUnknown, StoreUnavailable
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
@@ -128,6 +130,11 @@ class Draft:
     def changes_nothing(self) -> bool:
         return not self._writes
 
+    @property
+    def changes(self) -> int:
+        """How many tables, views and namespaces it changes."""
+        return sum(family_of(key) in CHANGEABLE for key in self._writes)
+
     def transaction(self, call: Call, answer: Value) -> Transaction:
         return Transaction(
             call.transaction_id,
@@ -152,8 +159,8 @@ class Worker:
         tasks: Tasks,
         *,
         deadline_s: float,
-        on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]] | None = None,
-        on_retry: Callable[[], None] = lambda: None,
+        on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]],
+        watch: Watch,
     ) -> None:
         self.store = store
         self._files = files
@@ -162,7 +169,7 @@ class Worker:
         self._tasks = tasks
         self._deadline_s = deadline_s
         self._on_committed = on_committed
-        self._on_retry = on_retry
+        self._watch = watch
 
     async def perform(self, call: Call, plan: Plan) -> Done:
         """Make the change happen once, or say why not.
@@ -188,7 +195,7 @@ class Worker:
             done = await self._commit(call, draft, result, deadline)
             if done is not None:
                 return done
-            self._on_retry()
+            self._watch.retried()
             await self._clock.sleep(self._pause(attempt))
         raise Contended(
             f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "
@@ -217,6 +224,7 @@ class Worker:
         return None
 
     async def _refuse(self, call: Call, refusal: Refusal) -> Done:
+        self._watch.refused()
         if not call.keyed:
             raise refusal
         answer = {"operation": call.operation, "error": refusal.to_json()}
@@ -241,15 +249,14 @@ class Worker:
         try:
             outcome = await self.store.commit(transaction, settle_conflict=False)
         except OutcomeUnknown:
-            if call.keyed and (record := await self.store.lookup(call.transaction_id)) is not None:
-                if record.state in (State.COMMITTED, State.FAILED):
-                    return replay(record)
-                if record.state is State.PREPARING:
-                    raise in_flight(call) from None
+            if (done := await self._settled(call)) is not None:
+                return done
+            self._watch.unknown()
             raise
         match outcome:
             case Committed():
-                if not outcome.replayed and self._on_committed is not None:
+                if not outcome.replayed:
+                    self._watch.applied(draft.changes)
                     self._tasks.background(self._on_committed(transaction, draft))
                 return Done(outcome.id, outcome.answer["result"], outcome.replayed)
             case Failed():
@@ -263,6 +270,21 @@ class Worker:
                     owner=outcome.owner,
                     retry_after_s=outcome.retry_after_s,
                 )
+
+    async def _settled(self, call: Call) -> Done | None:
+        """What the record says of a commit whose answer said nothing. None: the record does not say either."""
+        try:
+            record = await self.store.lookup(call.transaction_id)
+        except (Contended, StoreUnavailable):
+            # "Not available" would be taken for "did not happen".
+            return None
+        if record is None:
+            return None
+        if record.state in (State.COMMITTED, State.FAILED):
+            return replay(record)
+        if record.state is State.PREPARING and call.keyed:
+            raise in_flight(call)
+        return None
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))

@@ -5,6 +5,7 @@ routing.py     from a raw path to the handler of an operation
 asgi.py        the ASGI callable: bodies in, answers out, one log line a request
 metrics.py     what is counted, with closed label sets
 health.py      /livez, /readyz, /health, /metrics
+openapi/       /openapi.json, /docs: what is served, in words
 logs.py        how log lines look
 app.py         the only place that wires all of it together
 run.py         sockets, signals, uvicorn

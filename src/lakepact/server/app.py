@@ -29,6 +29,7 @@ from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
 from lakepact.server.logs import request_line
 from lakepact.server.metrics import Metrics
+from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
 from lakepact.settings import Settings
@@ -86,7 +87,8 @@ async def build(settings: Settings) -> Service:
             metrics=opened.metrics,
             draining=draining,
         )
-        routes = (*health.routes(), *_catalog_routes(opened))
+        served = (*health.routes(), *_catalog_routes(opened))
+        routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
             opened.store,
             opened.clock,
@@ -127,8 +129,17 @@ class _CatalogWatch(Watch):
         else:
             self._metrics.metadata_cache_missed()
 
-    def retry(self) -> None:
+    def retried(self) -> None:
         self._metrics.commit_retried()
+
+    def applied(self, changes: int) -> None:
+        self._metrics.commit_applied(changes)
+
+    def refused(self) -> None:
+        self._metrics.commit_refused()
+
+    def unknown(self) -> None:
+        self._metrics.commit_unknown()
 
     async def committed(self, transaction: Transaction) -> None:
         if self.receipts is not None:

@@ -131,9 +131,11 @@ class Supervisor:
             if said is None:
                 continue
             self._selector.unregister(key.fileobj)
-            worker.ready = "ready" in said
             if "error" in said:
                 self._failed(said["error"])
+            elif "ready" in said:
+                worker.ready = True
+                _log.info("a worker serves", pid=worker.process.pid)
         for worker in [worker for worker in self._workers if worker.process.poll() is not None]:
             self._bury(worker)
         if not self._announced and len(self._workers) == self.settings.workers and all(w.ready for w in self._workers):

@@ -24,6 +24,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -78,7 +79,7 @@ class Disk:
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
         try:
-            return stat.S_ISREG(os.stat(self._path(name)).st_mode)
+            return stat.S_ISREG(os.stat(f"{self.root}/{self._legal_name(name)}").st_mode)
         except (FileNotFoundError, NotADirectoryError):
             self._check_root()
             return False
@@ -182,12 +183,15 @@ class Disk:
                 yield name, entry
 
     def _path(self, name: str) -> Path:
+        return self.root / self._legal_name(name)
+
+    def _legal_name(self, name: str) -> str:
         if not _legal(name):
             raise InvalidRequest(
                 f"{name!r} cannot be a file name here: it needs segments of 1 to {_MAX_SEGMENT_BYTES} bytes joined by "
                 f"'/', none of them '.' or '..', the first neither {TEMPORARY!r} nor {LOCKS!r}"
             )
-        return self.root / name
+        return name
 
     def _taken(self, path: Path) -> bool:
         try:
@@ -311,6 +315,7 @@ def _acquire(descriptor: int, deadline: float) -> bool:
         pause_s = min(pause_s * 2, 0.005)
 
 
+@lru_cache(maxsize=4_096)
 def _legal(name: str) -> bool:
     segments = name.split("/")
     return (

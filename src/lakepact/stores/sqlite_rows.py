@@ -23,9 +23,12 @@ def _json(texts: Iterable[str]) -> str:
 
 
 def read_cells(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Cell]:
+    if len(keys) == 1:
+        rows = connection.execute("SELECT key, revision, value, writer FROM cells WHERE key = ?", (keys[0],)).fetchall()
+        return {keys[0]: cell_of(*rows[0]) if rows else Cell(keys[0])}
     rows = connection.execute(
         "SELECT key, revision, value, writer FROM cells WHERE key IN (SELECT value FROM json_each(?))", (_json(keys),)
-    )
+    ).fetchall()
     found = {row[0]: cell_of(*row) for row in rows}
     return {key: found.get(key) or Cell(key) for key in keys}
 

@@ -1,13 +1,18 @@
 """Writes receipts: right after a commit, in the background, and again for what a crash has left out.
 
 A receipt is put if absent under a name that follows from the change, so it does not matter who writes it or how often.
-The pass looks at transactions made since a little before the last one; what is older is for the reconciler.
+
+A pass looks at transactions made since a little before the last one ended, by whichever server: how far the passes have
+come is kept in a cell, so that a crash of all servers, however long, leaves nothing out. Ids are made by clients, and a
+request may come long after its id was made; so once in a while a pass looks back as far as a key may be old. What is
+older still is for the reconciler.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -17,18 +22,41 @@ from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange, changes_of, receipt_of
-from lakepact.errors import LakepactError
+from lakepact.errors import Contended, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
-from lakepact.kernel.keys import segments_of
-from lakepact.kernel.model import State, Write
+from lakepact.kernel.keys import key_of, segments_of
+from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock
 
-_LOOK_BACK_MS: Final = 15 * 60 * 1000
+MARK: Final = key_of("lakepact", "upkeep", "receipts")
+"""How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
+
+_MINUTE_MS: Final = 60 * 1000
+_LOOK_BACK_MS: Final = 15 * _MINUTE_MS
+_DEEP_EVERY_MS: Final = 60 * _MINUTE_MS
+_DEEP_LOOK_BACK_MS: Final = 75 * _MINUTE_MS
+_FIRST_LOOK_BACK_MS: Final = 25 * 60 * _MINUTE_MS
+"""Where no pass has been yet. Older records are trimmed, and do not say any more what they changed."""
+
+_MARK_EVERY_MS: Final = 5 * _MINUTE_MS
+"""Every mark leaves a record in the store, so not every pass leaves one."""
+
 _PAGE: Final = 200
 _MOST_REMEMBERED: Final = 100_000
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Pass:
+    began_ms: int
+    since_ms: int
+    deep: bool
+    mark: Cell
+    after: str | None = None
+    complete: bool = True
+    """Whether everything it met has its receipt now, or never can."""
 
 
 class Receipts:
@@ -49,37 +77,65 @@ class Receipts:
         self._done: OrderedDict[TransactionId, None] = OrderedDict()
         """Transactions whose receipts this process has seen to: a pass need not read them again."""
 
-        self._through_ms = clock.now_ms()
-        self._after: str | None = None
+        self._pass: _Pass | None = None
 
-    async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> None:
-        """The receipts of one committed transaction. Never raises: a pass comes later."""
+    async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
+        """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
         if answer.get("operation") != MARKING and (catalog := self._catalog_of(writes)) is not None:
             changes = changes_of(writes)
             try:
                 for change in changes:
                     await self._write_one(catalog, change, transaction_id, len(changes), answer)
-            except LakepactError as error:
+            except (StoreUnavailable, Contended) as error:
                 self._on_failed()
                 _log.warning("a receipt could not be written yet", transaction_id=transaction_id, error=str(error))
-                return
+                return False
+            except Exception as error:
+                # One that cannot be written must not keep the others from being written.
+                self._on_failed()
+                _log.error("a receipt cannot be written", transaction_id=transaction_id, exc_info=error)
         self._done[transaction_id] = None
         if len(self._done) > _MOST_REMEMBERED:
             self._done.popitem(last=False)
+        return True
 
     async def catch_up(self) -> bool:
-        """One pass over what was committed lately: whether there is more."""
-        began_ms = self._clock.now_ms()
+        """One page of a pass over what was committed lately: whether there is more."""
+        if self._pass is None:
+            self._pass = await self._begin()
+        current = self._pass
         page = await self._store.transactions(
-            [State.COMMITTED], made_since_ms=self._through_ms - _LOOK_BACK_MS, after=self._after, limit=_PAGE
+            [State.COMMITTED], made_since_ms=current.since_ms, after=current.after, limit=_PAGE
         )
         for record in page.transactions:
             if record.id not in self._done and record.writes:
-                await self.write(record.id, record.writes, record.answer or {})
-        self._after = page.after
-        if page.after is None:
-            self._through_ms = began_ms
-        return page.after is not None
+                current.complete &= await self.write(record.id, record.writes, record.answer or {})
+        current.after = page.after
+        if page.after is not None:
+            return True
+        self._pass = None
+        if current.complete:
+            await self._end(current)
+        return False
+
+    async def _begin(self) -> _Pass:
+        now_ms = self._clock.now_ms()
+        cell = (await self._store.read([MARK]))[MARK]
+        through_ms, deep_ms = _mark(cell)
+        if through_ms is None or deep_ms is None:
+            return _Pass(now_ms, now_ms - _FIRST_LOOK_BACK_MS, deep=True, mark=cell)
+        if now_ms - deep_ms >= _DEEP_EVERY_MS:
+            return _Pass(now_ms, min(deep_ms - _DEEP_LOOK_BACK_MS, through_ms - _LOOK_BACK_MS), deep=True, mark=cell)
+        return _Pass(now_ms, through_ms - _LOOK_BACK_MS, deep=False, mark=cell)
+
+    async def _end(self, ended: _Pass) -> None:
+        through_ms, deep_ms = _mark(ended.mark)
+        if not ended.deep and through_ms is not None and ended.began_ms - through_ms < _MARK_EVERY_MS:
+            return
+        value = {"through_ms": ended.began_ms, "deep_ms": ended.began_ms if ended.deep else deep_ms}
+        new_id = next(iter(self._catalogs.values())).new_id()
+        # A conflict is somebody else's mark, and as good.
+        await self._store.commit(Transaction(new_id, "", (Write(MARK, ended.mark.revision, value),)))
 
     async def _write_one(
         self,
@@ -107,3 +163,11 @@ class Receipts:
 
     def _catalog_of(self, writes: tuple[Write, ...]) -> Catalog | None:
         return self._catalogs.get(segments_of(writes[0].key)[0]) if writes else None
+
+
+def _mark(cell: Cell) -> tuple[int | None, int | None]:
+    value = cell.value or {}
+    through_ms, deep_ms = value.get("through_ms"), value.get("deep_ms")
+    if isinstance(through_ms, int) and isinstance(deep_ms, int):
+        return through_ms, deep_ms
+    return None, None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from lakepact.server.http import Request, Response
@@ -135,3 +138,8 @@ def test_a_route_whose_prefix_could_not_be_told_from_a_word_is_refused(template:
 def test_no_warehouse_is_called_by_a_reserved_word(word: str) -> None:
     with pytest.raises(Exception, match=word):
         Settings.load(default_warehouse=word)
+
+
+def test_the_docs_name_every_reserved_word(root: Path) -> None:
+    section = (root / "docs" / "operations.md").read_text().split("### Warehouses", 1)[1].split("```", 1)[0]
+    assert set(re.findall(r"`([a-z]+)`", section)) == RESERVED_WORDS

@@ -19,6 +19,8 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 _ETAG: Final = b"ETag"
 """Spelled so: Java's client looks for the header in this case alone."""
 
+_NO_CONFIG: Final = b',"config":{}}'
+
 ALL: Final = "all"
 REFS: Final = "refs"
 
@@ -32,10 +34,11 @@ def etag(metadata_location: str, snapshots: str = ALL) -> bytes:
 
 def table_answer(file: MetadataFile, snapshots: str = ALL, headers: Headers = ()) -> Response:
     """The body of load, create and register: location, metadata, config."""
-    metadata = file.text if snapshots == ALL else referenced_only(file)
-    return Response(
-        200, _spliced(file.location, metadata, b',"config":{}}'), ((_ETAG, etag(file.location, snapshots)), *headers)
-    )
+    if snapshots == REFS:
+        body = _spliced(file.location, referenced_only(file), _NO_CONFIG)
+    else:
+        body = file.answer = file.answer or _spliced(file.location, file.text, _NO_CONFIG)
+    return Response(200, body, ((_ETAG, etag(file.location, snapshots)), *headers))
 
 
 def commit_answer(file: MetadataFile, headers: Headers = ()) -> Response:
@@ -43,7 +46,7 @@ def commit_answer(file: MetadataFile, headers: Headers = ()) -> Response:
 
 
 def view_answer(file: MetadataFile, headers: Headers = ()) -> Response:
-    return Response(200, _spliced(file.location, file.text, b',"config":{}}'), headers)
+    return Response(200, _spliced(file.location, file.text, _NO_CONFIG), headers)
 
 
 def staged_answer(metadata: JsonObject) -> Response:

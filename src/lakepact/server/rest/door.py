@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import unquote, unquote_to_bytes
 
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.idempotency import request_hash
@@ -38,8 +38,9 @@ class Door:
 
     def namespace(self, request: Request) -> tuple[str, ...]:
         """The namespace of the path, level by level. Both the unit separator and the advertised one part levels."""
-        # Split before decoding: the advertised separator may be a character that names contain.
-        raw = request.segments[request.segments.index("namespaces") + 1]
+        # Split before decoding: the advertised separator may be a character that names contain. By position and not by
+        # word: a path may spell its fixed words in percent-encodings too.
+        raw = request.segments[3 if "prefix" in request.params else 2]
         return self._levels(raw.replace(UNIT_SEPARATOR.lower(), UNIT_SEPARATOR))
 
     def parent(self, request: Request) -> tuple[str, ...]:
@@ -76,14 +77,19 @@ class Door:
 
     def _path(self, request: Request) -> list[str]:
         """The decoded path below the prefix: with and without a prefix it is the same request."""
-        segments = [unquote_plus(segment) for segment in request.segments]
+        segments = [_text(segment) for segment in request.segments]
         return [segment for number, segment in enumerate(segments) if number != 1 or "prefix" not in request.params]
 
     def _levels(self, raw: str) -> tuple[str, ...]:
         if self.separator.upper() != UNIT_SEPARATOR:
             raw = raw.replace(self.separator, UNIT_SEPARATOR).replace(unquote(self.separator), UNIT_SEPARATOR)
-        levels = tuple(unquote_plus(level) for level in raw.split(UNIT_SEPARATOR))
+        levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
         return tuple(part for level in levels for part in level.split("\x1f"))
+
+
+def _text(raw: str) -> str:
+    """A part of a path, decoded as the router does it: bytes that were not escaped are UTF-8 too."""
+    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1")).decode("utf-8", errors="replace")
 
 
 def flag(request: Request, name: str) -> bool:

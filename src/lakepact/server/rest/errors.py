@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from lakepact.catalog.errors import Refusal
+from lakepact.catalog.errors import AnswerLost, Refusal
 from lakepact.catalog.work import as_refusal
 from lakepact.errors import (
     Contended,
@@ -59,6 +59,9 @@ def error_answer(error: Exception) -> Response:
             # 504 and not 503: older clients take 503 for "it did not happen" and delete their files.
             headers = ((TRANSACTION_HEADER, error.transaction_id.encode()),)
             return error_response(504, "CommitStateUnknownException", str(error), headers)
+        case AnswerLost():
+            headers = ((TRANSACTION_HEADER, error.transaction_id.encode()),)
+            return error_response(504, error.type, str(error), headers)
         case Damaged():
             return error_response(500, "InternalServerError", str(error))
         case LakepactError():

@@ -59,10 +59,11 @@ class TableHandlers:
             raise InvalidRequest(f"snapshots is {ALL} or {REFS}, not {snapshots[:40]!r}")
         pointer = await catalog.table(self._door.identifier(request, "table"))
         location = pointer.metadata_location
-        seen = request.header("if-none-match")
-        if seen is not None and etag(location, snapshots).decode() in [one.strip() for one in seen.split(",")]:
+        # Also for who has it already: a file that was taken away must not go unnoticed.
+        file = await catalog.table_file(location)
+        if seen_before(request, etag(location, snapshots).decode()):
             return not_modified(location, snapshots)
-        return table_answer(await catalog.table_file(location), snapshots)
+        return table_answer(file, snapshots)
 
     async def exists(self, request: Request) -> Response:
         await self._door.catalog(request).table(self._door.identifier(request, "table"))
@@ -73,7 +74,7 @@ class TableHandlers:
         body = request.json()
         commit = at_path(parse_commit_table(body), self._door.identifier(request, "table"))
         done = await catalog.commit_table(self._door.call(request, "updateTable", catalog, body), commit)
-        return commit_answer(await catalog.table_file(done.result["metadata-location"]), transaction_header(done))
+        return commit_answer(await catalog.table_after(done), transaction_header(done))
 
     async def drop(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
@@ -101,10 +102,10 @@ class TableHandlers:
 
     async def unregister(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
-        done = await catalog.drop(
-            self._door.call(request, "unregisterTable", catalog), self._door.identifier(request, "table"), Kind.TABLE
+        done = await catalog.unregister_table(
+            self._door.call(request, "unregisterTable", catalog), self._door.identifier(request, "table")
         )
-        return commit_answer(await catalog.table_file(done.result["metadata-location"]), transaction_header(done))
+        return commit_answer(await catalog.table_after(done), transaction_header(done))
 
     async def report_metrics(self, request: Request) -> Response:
         """Reports are welcome and not kept. They come late, also for tables that have gone."""
@@ -123,9 +124,15 @@ class TableHandlers:
         return json_response(answer, headers=transaction_header(done))
 
     async def _table_answer(self, catalog: Catalog, done: Done) -> Response:
-        file = await catalog.table_file(done.result["metadata-location"])
+        file = await catalog.table_after(done)
         headers: Headers = transaction_header(done)
         return table_answer(file, headers=headers)
+
+
+def seen_before(request: Request, tag: str) -> bool:
+    """Whether If-None-Match names this tag. A proxy that compresses answers makes tags weak, which is fine here."""
+    seen = request.header("if-none-match")
+    return seen is not None and any(one.strip().removeprefix("W/") in (tag, "*") for one in seen.split(","))
 
 
 def at_path(commit: Commit, identifier: Identifier) -> Commit:

@@ -26,7 +26,7 @@ class ViewHandlers:
         body = request.json()
         wanted = parse_create_view(body)
         done = await catalog.create_view(self._door.call(request, "createView", catalog, body), namespace, wanted)
-        return view_answer(await catalog.view_file(done.result["metadata-location"]), transaction_header(done))
+        return view_answer(await catalog.view_after(done), transaction_header(done))
 
     async def load(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
@@ -42,7 +42,7 @@ class ViewHandlers:
         body = request.json()
         commit = at_path(parse_commit_view(body), self._door.identifier(request, "view"))
         done = await catalog.commit_view(self._door.call(request, "replaceView", catalog, body), commit)
-        return view_answer(await catalog.view_file(done.result["metadata-location"]), transaction_header(done))
+        return view_answer(await catalog.view_after(done), transaction_header(done))
 
     async def drop(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
@@ -62,4 +62,4 @@ class ViewHandlers:
             Identifier(namespace, filled_text(body, "name", "register view")),
             filled_text(body, "metadata-location", "register view"),
         )
-        return view_answer(await catalog.view_file(done.result["metadata-location"]), transaction_header(done))
+        return view_answer(await catalog.view_after(done), transaction_header(done))

@@ -1,0 +1,240 @@
+"""The OpenAPI document, put together from the routes and from what is said about each operation.
+
+Everything that follows from the kind of an operation is said once, here: which errors it can end in and what they
+mean, which headers it takes and gives. A route nobody has described, or a description of nothing, is a `ValueError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from lakepact import __version__
+from lakepact.server.openapi.operations import OPERATIONS, TAGS, Operation, Tag
+from lakepact.server.openapi.schemas import FILLED, SCHEMAS, TEXT, UUID7, Schema, ref
+from lakepact.server.routing import PREFIX, Route
+
+_ABOUT: Final = """
+An Apache Iceberg REST catalog whose tables move together: one commit changes many tables, and every reader sees all of
+it or none of it.
+
+Every path below `/v1/{prefix}/` also answers without the prefix, for the default warehouse. The prefix is the name of a
+warehouse; `GET /v1/config` tells it.
+
+Send an `Idempotency-Key`, a fresh UUIDv7, with every change. The same request under the same key happens once, however
+often it is sent, also over a crash of the server: later answers are the first one again. A key that comes back with
+another request is refused.
+
+A 4xx means that certainly nothing happened. 503 means that nothing has happened yet: send it again. 500 and 504 mean
+that it is not known: send it again with the same key, or ask for the transaction.
+""".strip()
+
+_ERRORS: Final[Mapping[int, str]] = {
+    400: "The request is wrong in itself. Nothing happened; change it before you send it again.",
+    404: "Something that the request names is not there. Nothing happened.",
+    406: "This server does not do that. Nothing happened.",
+    408: "The body did not arrive in time. Nothing happened.",
+    409: "What is there does not allow it: it exists already, it is not empty, a requirement does not hold, or the "
+    "Idempotency-Key was used for another request. Nothing happened.",
+    422: "The request contradicts itself. Nothing happened.",
+    500: "The server failed, and cannot say more. A change may have happened: ask for its transaction.",
+    503: "Nothing has happened yet, or an earlier request with this key is still at work. Send the same request again "
+    "after the time that Retry-After gives.",
+    504: "It is not known whether it happened. Send the same request with the same key, or ask for the transaction "
+    "that X-Lakepact-Transaction names.",
+}
+_RETRY_AFTER: Final = {"Retry-After": {"description": "In seconds.", "schema": TEXT}}
+_TRANSACTION: Final = {
+    "X-Lakepact-Transaction": {"description": "The id of the transaction, to ask about it later.", "schema": UUID7}
+}
+_HEADERS: Final[Mapping[str, Schema]] = {
+    "ETag": {"description": "Stands for this version of the table, shown this way.", "schema": TEXT},
+}
+
+_IN_PATH: Final[Mapping[str, tuple[str, Schema, str]]] = {
+    "prefix": ("The name of the warehouse. It may be left out, with its slash.", FILLED, "main"),
+    "namespace": ("The namespace. Its levels are joined by the unit separator, `%1F`.", FILLED, "sales"),
+    "table": ("The name of the table. A slash in it is written `%2F`.", FILLED, "orders"),
+    "view": ("The name of the view. A slash in it is written `%2F`.", FILLED, "large_orders"),
+    "transaction": ("The id of the transaction.", UUID7, "019b76da-a800-7000-8000-0123456789ab"),
+}
+_PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
+    "warehouse": {
+        "name": "warehouse",
+        "in": "query",
+        "description": "The name or the URL of a warehouse. Without it: the default one.",
+        "schema": TEXT,
+    },
+    "parent": {
+        "name": "parent",
+        "in": "query",
+        "description": "The namespace whose children are wanted, levels joined by `%1F`.",
+        "schema": TEXT,
+    },
+    "page-token": {
+        "name": "pageToken",
+        "in": "query",
+        "description": "Empty for the first page, then what the page before said.",
+        "schema": TEXT,
+    },
+    "page-size": {
+        "name": "pageSize",
+        "in": "query",
+        "description": "How many to show, at most. A page may be shorter and still have a successor.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    },
+    "snapshots": {
+        "name": "snapshots",
+        "in": "query",
+        "description": "`refs`: only the snapshots that a branch or tag names.",
+        "schema": {"type": "string", "enum": ["all", "refs"], "default": "all"},
+    },
+    "if-none-match": {
+        "name": "If-None-Match",
+        "in": "header",
+        "description": "ETags of versions that the client has.",
+        "schema": TEXT,
+    },
+    "purge-requested": {
+        "name": "purgeRequested",
+        "in": "query",
+        "description": "Whether the files shall go too, later.",
+        "schema": {"type": "boolean", "default": False},
+    },
+    "prefer": {
+        "name": "Prefer",
+        "in": "header",
+        "description": "`return=representation`: answer with what was done.",
+        "schema": TEXT,
+    },
+    "idempotency-key": {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "A UUIDv7, made anew for each change. The same key with the same request happens once.",
+        "schema": UUID7,
+    },
+}
+
+
+def document_of(routes: Iterable[Route], *, base_path: str = "") -> dict[str, Any]:
+    """The description of exactly these routes."""
+    routes = tuple(routes)
+    _check({route.operation for route in routes})
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = paths.setdefault(route.template, {})
+        path[route.method.lower()] = _operation(route, OPERATIONS[route.operation])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Lakepact", "version": __version__, "description": _ABOUT},
+        "servers": [{"url": base_path or "/"}],
+        "tags": [{"name": tag, "description": text} for tag, text in TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": dict(SCHEMAS),
+            "parameters": dict(_PARAMETERS),
+            "responses": {f"Error{status}": _error(status) for status in _ERRORS},
+        },
+    }
+
+
+def _check(served: set[str]) -> None:
+    undescribed, unserved = sorted(served - OPERATIONS.keys()), sorted(OPERATIONS.keys() - served)
+    if undescribed or unserved:
+        raise ValueError(
+            f"served but not described: {', '.join(undescribed) or 'none'}; described but not served: "
+            f"{', '.join(unserved) or 'none'}. Correct the routes or lakepact.server.openapi.operations"
+        )
+
+
+def _operation(route: Route, said: Operation) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", route.template)
+    parameters: list[dict[str, Any]] = [_in_path(name) for name in names]
+    extra = (*said.parameters, "idempotency-key") if said.changes else said.parameters
+    parameters += [{"$ref": f"#/components/parameters/{name}"} for name in extra]
+    shown: dict[str, Any] = {
+        "operationId": route.operation,
+        "tags": [said.tag],
+        "summary": said.summary,
+        "description": said.text,
+        "parameters": parameters,
+        "responses": _responses(route, said),
+    }
+    if said.body is not None:
+        shown["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": ref(said.body), "example": said.example}},
+        }
+    return shown
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    text, schema, example = _IN_PATH[name]
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": text,
+        "schema": schema,
+        "example": example,
+    }
+
+
+def _responses(route: Route, said: Operation) -> dict[str, Any]:
+    responses = {str(status): _answer(status, schema, said) for status, schema in said.answers.items()}
+    for status in sorted(_statuses(route, said) - said.answers.keys()):
+        # An answer to HEAD has no body to describe.
+        responses[str(status)] = (
+            {"description": _ERRORS[status]}
+            if route.method == "HEAD"
+            else {"$ref": f"#/components/responses/Error{status}"}
+        )
+    return responses
+
+
+def _statuses(route: Route, said: Operation) -> set[int]:
+    """Every error that an operation of this kind can end in."""
+    if said.tag is Tag.SERVER:
+        return {500}
+    statuses = {400, 500, 503, *said.refusals}
+    if PREFIX in route.template:
+        # At the least, the warehouse may be one that is not here.
+        statuses |= {404}
+    if route.method == "POST":
+        statuses |= {408}
+    if said.changes:
+        statuses |= {409, 504}
+    return statuses
+
+
+def _answer(status: int, schema: str | None, said: Operation) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": _GOOD[status]}
+    if schema is not None:
+        answer["content"] = {said.media: {"schema": ref(schema)}}
+    headers = {name: _HEADERS[name] for name in said.headers}
+    if said.changes:
+        headers |= _TRANSACTION
+    if headers:
+        answer["headers"] = headers
+    return answer
+
+
+_GOOD: Final[Mapping[int, str]] = {
+    200: "Done.",
+    204: "Done; there is nothing more to say.",
+    304: "The client has this version.",
+    503: "Not now.",
+}
+
+
+def _error(status: int) -> dict[str, Any]:
+    error: dict[str, Any] = {
+        "description": _ERRORS[status],
+        "content": {"application/json": {"schema": ref("Error")}},
+    }
+    if status == 503:
+        error["headers"] = _RETRY_AFTER
+    if status == 504:
+        error["headers"] = _TRANSACTION
+    return error

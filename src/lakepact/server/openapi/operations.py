@@ -1,0 +1,305 @@
+"""What each operation does, in words: one entry for each operation of the list of routes, and none beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+
+class Tag(StrEnum):
+    CONFIGURATION = "Configuration"
+    NAMESPACES = "Namespaces"
+    TABLES = "Tables"
+    TRANSACTIONS = "Transactions"
+    VIEWS = "Views"
+    SERVER = "Server"
+
+
+TAGS: Final[Mapping[Tag, str]] = {
+    Tag.CONFIGURATION: "The first request of every client.",
+    Tag.NAMESPACES: "Namespaces nest; in a path their levels are joined by the separator that the configuration names.",
+    Tag.TABLES: "Tables, their versions, and commits to one of them.",
+    Tag.TRANSACTIONS: "Commits to several tables at once, and what became of any change.",
+    Tag.VIEWS: "Views share their names with tables: one name, one thing.",
+    Tag.SERVER: "For those who run the server. Not part of the catalog, and without a warehouse.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    tag: Tag
+    summary: str
+    text: str
+    answers: Mapping[int, str | None]
+    """What it answers if all goes well: status and the schema of the body, if it has one."""
+
+    refusals: tuple[int, ...] = ()
+    """What it may answer beside what every operation of its kind may."""
+
+    body: str | None = None
+    example: Any = None
+    parameters: tuple[str, ...] = ()
+    changes: bool = False
+    """Whether it changes the catalog: then it takes an Idempotency-Key and is recorded as a transaction."""
+
+    headers: tuple[str, ...] = ()
+    """Of a good answer, beside the transaction's id."""
+
+    media: str = "application/json"
+
+
+_SCHEMA_EXAMPLE: Final = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "required": True, "type": "long"},
+        {"id": 2, "name": "amount", "required": False, "type": "decimal(10, 2)"},
+    ],
+}
+_ORDERS: Final = {"namespace": ["sales"], "name": "orders"}
+_COMMENT: Final = {"action": "set-properties", "updates": {"comment": "checked"}}
+_PAGED: Final = ("page-token", "page-size")
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "getConfig": Operation(
+        Tag.CONFIGURATION,
+        "What this server offers",
+        "Names the prefix of the warehouse, the separator of namespace levels, exactly the endpoints that are served, "
+        "and how long an Idempotency-Key may be repeated.",
+        {200: "Config"},
+        refusals=(404,),
+        parameters=("warehouse",),
+    ),
+    "listNamespaces": Operation(
+        Tag.NAMESPACES,
+        "List namespaces",
+        "Those right below `parent`, or the topmost ones. Without a page token the answer is whole.",
+        {200: "NamespaceList"},
+        parameters=("parent", *_PAGED),
+    ),
+    "createNamespace": Operation(
+        Tag.NAMESPACES,
+        "Create a namespace",
+        "Its parent must exist. The property `location`, if given, is where its tables go, and lies inside the "
+        "warehouse.",
+        {200: "Namespace"},
+        body="NewNamespace",
+        example={"namespace": ["sales"], "properties": {"owner": "finance"}},
+        changes=True,
+    ),
+    "loadNamespaceMetadata": Operation(
+        Tag.NAMESPACES, "Load a namespace", "Its levels and its properties.", {200: "Namespace"}
+    ),
+    "namespaceExists": Operation(
+        Tag.NAMESPACES, "Whether a namespace exists", "204 if it does, 404 if not.", {204: None}
+    ),
+    "dropNamespace": Operation(
+        Tag.NAMESPACES,
+        "Drop a namespace",
+        "Only an empty one. A creation that comes at the same moment either keeps it from being dropped or fails.",
+        {204: None},
+        changes=True,
+    ),
+    "updateProperties": Operation(
+        Tag.NAMESPACES,
+        "Change a namespace's properties",
+        "Sets some and removes some, all at once. A property that is both set and removed is refused with 422.",
+        {200: "PropertiesChanged"},
+        refusals=(422,),
+        body="PropertyChanges",
+        example={"updates": {"owner": "controlling"}, "removals": ["note"]},
+        changes=True,
+    ),
+    "listTables": Operation(
+        Tag.TABLES,
+        "List tables",
+        "Of one namespace, without those below it. Without a page token the answer is whole.",
+        {200: "IdentifierList"},
+        parameters=_PAGED,
+    ),
+    "createTable": Operation(
+        Tag.TABLES,
+        "Create a table",
+        "Columns get ids of the catalog's choice. With `stage-create` nothing is created: the answer is what the table "
+        "would begin with, to be committed later with `assert-create`.",
+        {200: "Table"},
+        body="NewTable",
+        example={"name": "orders", "schema": _SCHEMA_EXAMPLE},
+        changes=True,
+        headers=("ETag",),
+    ),
+    "loadTable": Operation(
+        Tag.TABLES,
+        "Load a table",
+        "With `snapshots=refs` only the snapshots that a branch or tag names. 304 if the client has this version.",
+        {200: "Table", 304: None},
+        parameters=("snapshots", "if-none-match"),
+        headers=("ETag",),
+    ),
+    "tableExists": Operation(Tag.TABLES, "Whether a table exists", "204 if it does, 404 if not.", {204: None}),
+    "updateTable": Operation(
+        Tag.TABLES,
+        "Commit to a table",
+        "Makes the updates, in order, if all requirements hold on the table as it is now; a table that has moved since "
+        "the client looked is no obstacle in itself. A refusal names every requirement that failed. A commit that "
+        "comes a second time without a key is recognised by the snapshots it adds.",
+        {200: "Table"},
+        body="TableCommit",
+        example={"requirements": [], "updates": [_COMMENT]},
+        changes=True,
+        headers=("ETag",),
+    ),
+    "dropTable": Operation(
+        Tag.TABLES,
+        "Drop a table",
+        "No file is deleted in the request. With `purgeRequested` its files are marked, and go later.",
+        {204: None},
+        parameters=("purge-requested",),
+        changes=True,
+    ),
+    "reportMetrics": Operation(
+        Tag.TABLES,
+        "Take in a report",
+        "Reports are welcome and not kept, also for tables that are gone.",
+        {204: None},
+        body="Report",
+        example={"report-type": "commit-report"},
+    ),
+    "unregisterTable": Operation(
+        Tag.TABLES,
+        "Take a table out of the catalog",
+        "Its files stay as they are, so that another catalog can register it. Answers with its last version.",
+        {200: "Table"},
+        changes=True,
+        headers=("ETag",),
+    ),
+    "registerTable": Operation(
+        Tag.TABLES,
+        "Register a table that has its files already",
+        "The metadata file lies inside the warehouse and is checked in full. With `overwrite` it takes the place of "
+        "the table of that name.",
+        {200: "Table"},
+        body="Registration",
+        example={"name": "orders", "metadata-location": "s3://lake/orders/metadata/00003-x.metadata.json"},
+        changes=True,
+        headers=("ETag",),
+    ),
+    "renameTable": Operation(
+        Tag.TABLES,
+        "Rename a table",
+        "Into another namespace too, if it exists. Files stay where they are.",
+        {204: None},
+        body="Renaming",
+        example={"source": _ORDERS, "destination": {"namespace": ["archive"], "name": "orders_2025"}},
+        changes=True,
+    ),
+    "listViews": Operation(
+        Tag.VIEWS,
+        "List views",
+        "Of one namespace. Without a page token the answer is whole.",
+        {200: "IdentifierList"},
+        parameters=_PAGED,
+    ),
+    "createView": Operation(
+        Tag.VIEWS,
+        "Create a view",
+        "With one version, of one or more SQL dialects, each named once.",
+        {200: "View"},
+        body="NewView",
+        example={
+            "name": "large_orders",
+            "schema": _SCHEMA_EXAMPLE,
+            "view-version": {
+                "version-id": 1,
+                "timestamp-ms": 1767225600000,
+                "schema-id": 0,
+                "summary": {"engine-name": "spark"},
+                "representations": [
+                    {"type": "sql", "sql": "SELECT * FROM orders WHERE amount > 1000", "dialect": "spark"}
+                ],
+                "default-namespace": ["sales"],
+            },
+        },
+        changes=True,
+    ),
+    "loadView": Operation(Tag.VIEWS, "Load a view", "Its metadata, all versions included.", {200: "View"}),
+    "viewExists": Operation(Tag.VIEWS, "Whether a view exists", "204 if it does, 404 if not.", {204: None}),
+    "replaceView": Operation(
+        Tag.VIEWS,
+        "Commit to a view",
+        "As a commit to a table, with updates of views.",
+        {200: "View"},
+        body="ViewCommit",
+        example={"updates": [_COMMENT]},
+        changes=True,
+    ),
+    "dropView": Operation(Tag.VIEWS, "Drop a view", "The view ends; its files stay.", {204: None}, changes=True),
+    "registerView": Operation(
+        Tag.VIEWS,
+        "Register a view that has its metadata file already",
+        "The file lies inside the warehouse.",
+        {200: "View"},
+        body="ViewRegistration",
+        example={"name": "large_orders", "metadata-location": "s3://lake/large_orders/metadata/00000-x.metadata.json"},
+        changes=True,
+    ),
+    "renameView": Operation(
+        Tag.VIEWS,
+        "Rename a view",
+        "Into another namespace too, if it exists.",
+        {204: None},
+        body="Renaming",
+        example={
+            "source": {"namespace": ["sales"], "name": "large_orders"},
+            "destination": {"namespace": ["sales"], "name": "big_orders"},
+        },
+        changes=True,
+    ),
+    "commitTransaction": Operation(
+        Tag.TRANSACTIONS,
+        "Commit to many tables at once",
+        "All of them change at one instant, or none does: no reader ever sees some. Tables may be created in the same "
+        "commit. A table that is named without updates is a guard: its requirements hold at that instant too. A "
+        "refusal names every failed requirement of every table. With `Prefer: return=representation` the answer is "
+        "200 with the transaction's id and the new metadata locations. Where the server was started without "
+        "multi-table transactions, more than one table is 406.",
+        {200: "CommitsDone", 204: None},
+        refusals=(406,),
+        body="Commits",
+        example={
+            "table-changes": [
+                {"identifier": _ORDERS, "requirements": [], "updates": [_COMMENT]},
+                {
+                    "identifier": {"namespace": ["sales"], "name": "lines"},
+                    "requirements": [],
+                    "updates": [_COMMENT],
+                },
+            ]
+        },
+        parameters=("prefer",),
+        changes=True,
+    ),
+    "loadTransaction": Operation(
+        Tag.TRANSACTIONS,
+        "What became of a change",
+        "Settles an unknown outcome: of an answer that was lost, of 500 and of 504. The id is the Idempotency-Key, or "
+        "the one in `X-Lakepact-Transaction`. 404 means that it never happened, or that it is older than what is kept.",
+        {200: "Transaction"},
+    ),
+    "livez": Operation(Tag.SERVER, "Whether the process lives", "Restart it if this does not answer.", {200: "Alive"}),
+    "readyz": Operation(
+        Tag.SERVER,
+        "Whether the server can serve",
+        "503 with the reason if the store does not answer, or the server is stopping: send no traffic then.",
+        {200: "Ready", 503: "Ready"},
+    ),
+    "health": Operation(Tag.SERVER, "What this server is", "Always 200, ready or not.", {200: "Health"}),
+    "metrics": Operation(Tag.SERVER, "What was counted", "For Prometheus.", {200: "Text"}, media="text/plain"),
+    "openapi": Operation(
+        Tag.SERVER, "This description", "OpenAPI 3.1, made from the routes of this server.", {200: "Description"}
+    ),
+    "docs": Operation(
+        Tag.SERVER, "This description as a page", "It needs no network.", {200: "Text"}, media="text/html"
+    ),
+}

@@ -1,0 +1,44 @@
+"""The two routes: the description for programs, and the page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Final
+
+import orjson
+
+from lakepact.server.http import Request, Response
+from lakepact.server.openapi.document import document_of
+from lakepact.server.routing import Handler, Route
+
+_JSON: Final = ((b"Content-Type", b"application/json"),)
+_HTML: Final = (
+    (b"Content-Type", b"text/html; charset=utf-8"),
+    # The page asks this server for the description, and nobody for anything else.
+    (
+        b"Content-Security-Policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
+    ),
+)
+
+
+def docs_routes(routes: Iterable[Route], *, base_path: str = "") -> list[Route]:
+    """The routes that describe these routes, and themselves."""
+    described: list[bytes] = []
+    page = files("lakepact.server.openapi").joinpath("page.html").read_bytes()
+    ours = [
+        Route("GET", "/openapi.json", "openapi", _fixed(described, _JSON)),
+        Route("GET", "/docs", "docs", _fixed([page], _HTML)),
+    ]
+    described.append(orjson.dumps(document_of([*routes, *ours], base_path=base_path)))
+    return ours
+
+
+def _fixed(body: list[bytes], headers: tuple[tuple[bytes, bytes], ...]) -> Handler:
+    """Always this answer. A list of one, since the description describes the route that serves it."""
+
+    async def answer(request: Request) -> Response:
+        return Response(200, body[0], headers)
+
+    return answer

@@ -1,0 +1,295 @@
+"""The REST catalog: loads against a bare handler, commits against PyIceberg's SQL catalog, and what grows with what.
+
+The server and the load generator are processes of their own; fsync is on everywhere; the store is named in each title.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tests.bench.load import Figures, load
+from tests.bench.report import against, say, table
+from tests.support.postgres import running_postgres
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = 16
+SCHEMA = {
+    "type": "struct",
+    "fields": [{"id": n, "name": f"c{n}", "type": "long", "required": False} for n in range(1, 51)],
+}
+
+
+class Lake:
+    """The server under test, and what the bench does to it by hand."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def send(self, method: str, path: str, body: Any = None) -> bytes:
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request) as answer:
+            found: bytes = answer.read()
+        return found
+
+    def table(self, name: str, snapshots: int = 0) -> None:
+        made = json.loads(self.send("POST", "/v1/namespaces/bench/tables", {"name": name, "schema": SCHEMA}))
+        location = made["metadata"]["location"]
+        for first in range(0, snapshots, 250):
+            numbers = range(first + 1, min(first + 250, snapshots) + 1)
+            updates = [{"action": "add-snapshot", "snapshot": snapshot(number, location)} for number in numbers]
+            updates.append(set_main(numbers[-1]))
+            self.send("POST", f"/v1/namespaces/bench/tables/{name}", {"requirements": [], "updates": updates})
+
+
+def snapshot(number: int, location: str) -> dict[str, Any]:
+    return {
+        "snapshot-id": 1_000_000 + number,
+        **({"parent-snapshot-id": 1_000_000 + number - 1} if number > 1 else {}),
+        "sequence-number": number,
+        "timestamp-ms": int(time.time() * 1000),
+        "manifest-list": f"{location}/metadata/snap-{number}-1-0b3f6c1e-9d5a-4f0e-8a53-5a9d4a0d6f11.avro",
+        "summary": {
+            "operation": "append",
+            "added-data-files": "1",
+            "added-records": "1000",
+            "added-files-size": "81920",
+            "total-records": str(1000 * number),
+            "total-files-size": str(81920 * number),
+            "total-data-files": str(number),
+            "total-delete-files": "0",
+        },
+        "schema-id": 0,
+    }
+
+
+def set_main(number: int) -> dict[str, Any]:
+    return {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1_000_000 + number}
+
+
+@contextmanager
+def running(**settings: Any) -> Iterator[Lake]:
+    with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
+        given = json.dumps({"data": folder, **settings})
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.rest_server", given], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        ) as process:
+            try:
+                assert process.stdout is not None
+                lake = Lake(process.stdout.readline().strip())
+                lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
+                yield lake
+            finally:
+                process.terminate()
+
+
+async def run() -> None:
+    with running() as lake:
+        _loads(lake)
+        _history(lake)
+        _listing(lake)
+    _commits_against_pyiceberg()
+    _many_tables()
+    _receipts()
+
+
+# --- loads ---
+
+
+def _loads(lake: Lake) -> None:
+    rows = []
+    for snapshots, aim in ((10, 0.4), (1_000, 0.8)):
+        name = f"loaded{snapshots}"
+        lake.table(name, snapshots)
+        path = f"/v1/main/namespaces/bench/tables/{name}"
+        body = lake.send("GET", path)
+        lake.send("PUT", f"/bare/{name}", body)
+        for clients in (1, CLIENTS):
+            bare = load(lake.url, [{"method": "GET", "path": f"/bare/{name}"}] * clients)
+            ours = load(lake.url, [{"method": "GET", "path": path}] * clients)
+            ratio = ours.per_second / bare.per_second
+            shown = against(ratio, f"{aim}", met=ratio >= aim)
+            rows.append(
+                (
+                    f"{snapshots} snapshots, {clients} clients",
+                    f"{len(body) / 1024:.0f}",
+                    f"{bare.per_second:.0f}",
+                    f"{ours.per_second:.0f}",
+                    shown,
+                )
+            )
+    table(
+        "loadTable a second (SQLite), against a bare handler on the same server sending the same bytes",
+        ("", "KiB", "bare/s", "Lakepact/s", "ratio"),
+        rows,
+    )
+
+
+# --- commits ---
+
+
+def _property_commit(path: str) -> dict[str, Any]:
+    update = {"action": "set-properties", "updates": {"counter": "@N@"}}
+    return {"method": "POST", "path": path, "body": json.dumps({"requirements": [], "updates": [update]})}
+
+
+def _commits_against_pyiceberg() -> None:
+    rows = []
+    with running() as lake:
+        for number in range(CLIENTS):
+            lake.table(f"t{number}")
+        for clients, aim in ((1, 2.0), (CLIENTS, 4.0)):
+            theirs = _pyiceberg_commits(clients)
+            ours = load(
+                lake.url, [_property_commit(f"/v1/main/namespaces/bench/tables/t{n}") for n in range(clients)], 3.0
+            )
+            ratio = ours.per_second / theirs
+            rows.append(
+                (
+                    f"{clients} clients",
+                    f"{theirs:.0f}",
+                    f"{ours.per_second:.0f}",
+                    f"{ours.median_ms:.1f}",
+                    against(ratio, f"{aim:g}", met=ratio >= aim),
+                )
+            )
+    table(
+        "single-table commits a second (SQLite), against PyIceberg's SQL catalog on SQLite",
+        ("metadata-only, distinct tables", "PyIceberg/s", "Lakepact/s", "median ms", "ratio"),
+        rows,
+    )
+
+
+def _pyiceberg_commits(clients: int, seconds: float = 3.0) -> float:
+    with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
+        catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+        catalog.create_namespace("bench")
+        schema = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, 51)))
+        tables = [catalog.create_table(f"bench.t{number}", schema) for number in range(clients)]
+        counts = [0] * clients
+        until = time.perf_counter() + seconds
+
+        def work(number: int) -> None:
+            while time.perf_counter() < until:
+                with tables[number].transaction() as change:
+                    change.set_properties(counter=str(counts[number]))
+                counts[number] += 1
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(counts) / (time.perf_counter() - began)
+
+
+def _many_tables() -> None:
+    rows: list[tuple[object, ...]] = []
+    with running() as lake:
+        rows += _many_tables_on("SQLite", lake)
+    with running_postgres() as url, running(store=url) as lake:
+        rows += _many_tables_on("PostgreSQL", lake)
+    table(
+        "multi-table commits, one client", ("store, tables in a commit", "commits/s", "median ms", "a table ms"), rows
+    )
+
+
+def _many_tables_on(store: str, lake: Lake) -> list[tuple[object, ...]]:
+    for number in range(20):
+        lake.table(f"m{number}")
+    rows: list[tuple[object, ...]] = []
+    for tables in (1, 2, 5, 20):
+        changes = [
+            {
+                "identifier": {"namespace": ["bench"], "name": f"m{number}"},
+                "requirements": [],
+                "updates": [{"action": "set-properties", "updates": {"counter": "@N@"}}],
+            }
+            for number in range(tables)
+        ]
+        job = {"method": "POST", "path": "/v1/main/transactions/commit", "body": json.dumps({"table-changes": changes})}
+        found = load(lake.url, [job])
+        each = found.median_ms / tables
+        rows.append((f"{store}, {tables}", f"{found.per_second:.0f}", f"{found.median_ms:.1f}", f"{each:.2f}"))
+    return rows
+
+
+def _history(lake: Lake) -> None:
+    rows = []
+    first: tuple[float, float] | None = None
+    for snapshots in (10, 100, 1_000, 10_000):
+        name = f"history{snapshots}"
+        lake.table(name, snapshots)
+        path = f"/v1/main/namespaces/bench/tables/{name}"
+        kib = len(lake.send("GET", path)) / 1024
+        found = load(lake.url, [_property_commit(path)])
+        first = first or (kib, found.median_ms)
+        growth = (found.median_ms / first[1]) / (kib / first[0])
+        shown = against(growth, "1, linear", met=growth <= 1.0)
+        rows.append((f"{snapshots} snapshots", f"{kib:.0f}", f"{found.median_ms:.1f}", shown))
+    table(
+        "cost of a commit as history grows (SQLite)",
+        ("", "KiB of metadata", "median ms", "growth of cost / growth of document"),
+        rows,
+    )
+
+
+def _listing(lake: Lake, tables: int = 10_000) -> None:
+    lake.send("POST", "/v1/namespaces", {"namespace": ["many"]})
+    changes = [
+        {
+            "identifier": {"namespace": ["many"], "name": f"t{n}"},
+            "requirements": [{"type": "assert-create"}],
+            "updates": _creation(),
+        }
+        for n in range(tables)
+    ]
+    for first in range(0, tables, 100):
+        lake.send("POST", "/v1/transactions/commit", {"table-changes": changes[first : first + 100]})
+    whole = load(lake.url, [{"method": "GET", "path": "/v1/main/namespaces/many/tables"}])
+    page = load(lake.url, [{"method": "GET", "path": "/v1/main/namespaces/many/tables?pageToken=&pageSize=100"}])
+    say(f"listing {tables:,} tables (SQLite): all {whole.median_ms:.0f} ms, a page of 100 {page.median_ms:.1f} ms\n")
+
+
+def _creation() -> list[dict[str, Any]]:
+    schema = {"schema-id": 0, "type": "struct", "fields": [{"id": 1, "name": "x", "type": "long", "required": False}]}
+    return [
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": schema},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+
+
+def _receipts() -> None:
+    def commits(*, receipts: bool) -> list[Figures]:
+        with running(receipts=receipts) as lake:
+            lake.table("t")
+            job = _property_commit("/v1/main/namespaces/bench/tables/t")
+            return [load(lake.url, [job], 1.0) for _ in range(3)]
+
+    without, with_them = commits(receipts=False), commits(receipts=True)
+    off, on = (sorted(one.median_ms for one in figures)[1] for figures in (without, with_them))
+    ratio = on / off
+    say(
+        f"commit latency with receipts {on:.2f} ms, without {off:.2f} ms: {against(ratio, '1.05', met=ratio <= 1.05)}\n"
+    )

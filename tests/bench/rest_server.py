@@ -1,0 +1,70 @@
+"""`python -m tests.bench.rest_server SETTINGS`: the catalog server, and beside it a bare handler on the same server.
+
+Below `/bare/` a request is answered by three lines of ASGI with bytes that were put there before: what uvicorn alone
+can do with the same answer. Everything else goes to Lakepact as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from lakepact.server import logs
+from lakepact.server.app import build
+from lakepact.server.run import bind, url_of
+from lakepact.settings import Settings
+
+
+class WithBareHandler:
+    def __init__(self, lakepact: Any) -> None:
+        self._lakepact = lakepact
+        self._bodies: dict[str, bytes] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/bare/"):
+            await self._lakepact(scope, receive, send)
+        elif scope["method"] == "PUT":
+            await self._keep(scope["path"], receive, send)
+        else:
+            body = self._bodies[scope["path"]]
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    async def _keep(self, path: str, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self._bodies[path] = body
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+
+async def main(given: dict[str, Any]) -> None:
+    settings = Settings.load(host="127.0.0.1", port=0, log_level="warning", **given)
+    logs.configure(settings.log_level)
+    bound = bind(settings.host, settings.port)
+    service = await build(settings)
+    config = uvicorn.Config(
+        WithBareHandler(service.asgi),
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=75,
+    )
+    print(url_of(bound, ""), flush=True)
+    try:
+        await uvicorn.Server(config).serve(sockets=[bound])
+    finally:
+        await service.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,121 @@
+"""The catalog server as a process beside the tests, started as a user would start it.
+
+    with running_server(folder, "--store", url) as server:
+        ...  # server.url
+
+It listens on a port of its own and is ready when it is yielded. Its output is in a file in `folder`, and in the error
+if it does not become ready or does not end as it should. It cannot outlive the tests, even if they are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.05
+_TOLD_CHARACTERS: Final = 8_000
+
+# Ends the server when its own input ends, which is when the tests are gone.
+_GUARD: Final = 'cat > /dev/null; kill -TERM "$1" 2> /dev/null'
+
+# No proxy between a test and its own machine, whatever the environment says.
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    folder: Path
+
+    def told(self) -> str:
+        """The end of what it printed."""
+        return _end_of(self.log)
+
+
+@contextmanager
+def running_server(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server whose data is in `folder`, with more `options` of `lakepact serve` and more environment.
+
+    A test may end the process itself; otherwise it is asked to end, and must do so cleanly.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "server.log"
+    command = [sys.executable, "-m", "lakepact", "serve", "--port", "0", "--data", str(folder / "data"), *options]
+    with log.open("ab") as output:
+        start = output.tell()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        )
+    guard = subprocess.Popen(["sh", "-c", _GUARD, "guard", str(process.pid)], stdin=subprocess.PIPE)
+    try:
+        yield Server(_ready_url(process, log, start), process, log, folder)
+        ended_by_test = process.poll() is not None
+    except BaseException as error:
+        error.add_note(f"the server's log:\n{_end_of(log)}")
+        raise
+    finally:
+        # The guard first: once the server is gone, its number may be somebody else's.
+        guard.kill()
+        guard.communicate()
+        code = _stop(process)
+    if not ended_by_test and code != 0:
+        raise RuntimeError(f"the server did not end cleanly but with {code}:\n{_end_of(log)}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    try:
+        return process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int) -> str:
+    """Where it listens, once it says that it is ready to serve."""
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    answer = "it has not said where it listens"
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode} while starting")
+        found = re.search(rb"https?://[\w.\-\[\]:]+:\d+[^\s\"']*", log.read_bytes()[start:])
+        if found:
+            url = found[0].decode().rstrip("/")
+            answer = _readiness(url)
+            if not answer:
+                return url
+        time.sleep(_POLL_S)
+    raise RuntimeError(f"the server was not ready after {_START_TIMEOUT_S:.0f} s: {answer}")
+
+
+def _readiness(url: str) -> str:
+    """Why it is not ready; empty if it is."""
+    try:
+        _OPENER.open(f"{url}/readyz", timeout=10).close()
+    except urllib.error.HTTPError as error:
+        return f"/readyz says {error.code}: {error.read()[:500].decode(errors='replace')}"
+    except OSError as error:
+        return f"/readyz does not answer: {error}"
+    return ""
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-_TOLD_CHARACTERS:] or "(it printed nothing)"

@@ -1,0 +1,208 @@
+"""A Spark session with the stock Iceberg runtime, and the server that its catalogs are at.
+
+    lake     the catalog as Spark's users have it: every setting at its default
+    other    the same server once more, as somebody else sees it: nothing is cached
+
+Everything Spark writes is in a temporary folder, and every port is the system's choice: two runs do not meet. A JVM
+belongs to its Python process, so there is one session a process, and all tests share it; each has a namespace of its
+own. Speed matters more than throughput here: nothing is compiled that runs once.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+from urllib.parse import unquote, urlsplit
+
+import orjson
+import pyspark
+from pyspark.sql import SparkSession
+
+from tests.support import jars
+from tests.support.server import Server, running_server
+
+WAREHOUSE: Final = "main"
+_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c: %m%n%ex
+"""
+# No proxy between a test and its own machine, whatever the environment says.
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+    """The JSON; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    spark: SparkSession
+    server: Server
+    folder: Path
+    """Where a test may put files of its own; the warehouse is not below it."""
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.spark.sql(text).collect()]
+
+    def one(self, text: str) -> Any:
+        """The only column of the only row."""
+        [[value]] = self.sql(text)
+        return value
+
+    def rest(self, method: str, path: str, body: object = None) -> Answer:
+        """Ask the server itself, below the warehouse's prefix."""
+        request = urllib.request.Request(
+            f"{self.server.url}/v1/{WAREHOUSE}/{path}",
+            method=method,
+            data=None if body is None else orjson.dumps(body),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with _OPENER.open(request, timeout=30) as response:
+                text = response.read()
+                return Answer(response.status, dict(response.headers), orjson.loads(text) if text else None)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read()
+            return Answer(error.code, dict(error.headers), orjson.loads(text) if text else None)
+
+    def loaded(self, table: str) -> dict[str, Any]:
+        """What the server says of a table, `namespace.name`: metadata-location and metadata."""
+        namespace, name = table.split(".")
+        answer = self.rest("GET", f"namespaces/{namespace}/tables/{name}")
+        assert answer.status == 200, answer
+        return dict(answer.body)
+
+    def metadata(self, table: str) -> dict[str, Any]:
+        return dict(self.loaded(table)["metadata"])
+
+    def tables(self, namespace: str) -> list[str]:
+        return [one["name"] for one in self.rest("GET", f"namespaces/{namespace}/tables").body["identifiers"]]
+
+    def views(self, namespace: str) -> list[str]:
+        return [one["name"] for one in self.rest("GET", f"namespaces/{namespace}/views").body["identifiers"]]
+
+    def attach(self, name: str, **options: str) -> None:
+        """One more catalog of this session."""
+        for key, value in catalog_settings(name, **options).items():
+            self.spark.conf.set(key, value)
+
+    def requests(self, since: int = 0) -> list[dict[str, Any]]:
+        """The server's log lines about requests, from this position of its log on."""
+        lines = self.server.log.read_bytes()[since:].splitlines()
+        return [line for text in lines if text.startswith(b"{") and "status" in (line := orjson.loads(text))]
+
+    def log_position(self) -> int:
+        return self.server.log.stat().st_size
+
+    def troubles(self, since: int) -> list[dict[str, Any]]:
+        """Answers upon which a client may have deleted files, or may have been left in doubt."""
+        return [line for line in self.requests(since) if line["status"] == 409 or line["status"] >= 500]
+
+    def scan_everything(self) -> dict[str, int]:
+        """Read every live table in full, and look for every file of every snapshot. How many rows each table has.
+
+        A client that deletes a live file after an answer it took wrongly shows up here and nowhere else.
+        """
+        found = {}
+        for [namespace] in self.rest("GET", "namespaces").body["namespaces"]:
+            for name in self.tables(namespace):
+                table = f"other.{namespace}.`{name}`"
+                found[f"{namespace}.{name}"] = len(self.sql(f"SELECT * FROM {table}"))
+                files = self.sql(
+                    f"SELECT manifest_list FROM {table}.snapshots UNION SELECT path FROM {table}.all_manifests "
+                    f"UNION SELECT file_path FROM {table}.all_files"
+                )
+                missing = [file for (file,) in files if not path_of(file).is_file()]
+                assert not missing, f"{table} has lost {missing}"
+        return found
+
+
+@contextmanager
+def running_lake(folder: Path) -> Iterator[Lake]:
+    """Start a server and Spark. Both end with the block; the JVM itself ends with this process."""
+    own = folder / "spark"
+    (own / "conf").mkdir(parents=True)
+    (own / "conf" / "log4j2.properties").write_text(_LOGGING)
+    with running_server(folder / "server") as server:
+        settings = {
+            **_session_settings(own),
+            **catalog_settings("lake", uri=server.url),
+            **catalog_settings("other", uri=server.url, cache_enabled="false"),
+        }
+        # Only pyspark's own Spark and nobody's settings: SPARK_HOME may name another one on this machine.
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_CONF_DIR": str(own / "conf"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with mock.patch.dict(os.environ, environment, clear=True):
+            builder = SparkSession.builder.master("local[2]").appName("lakepact tests")
+            for name, value in settings.items():
+                builder = builder.config(name, value)
+            spark = builder.getOrCreate()
+        try:
+            (folder / "files").mkdir()
+            yield Lake(spark, server, folder / "files")
+        finally:
+            spark.stop()
+
+
+def catalog_settings(name: str, **options: str) -> dict[str, str]:
+    """The settings of a catalog at a Lakepact server; options in Iceberg's words, with `_` for `-`."""
+    prefix = f"spark.sql.catalog.{name}"
+    settings = {prefix: _CATALOG, f"{prefix}.type": "rest", f"{prefix}.warehouse": WAREHOUSE}
+    return settings | {f"{prefix}.{option.replace('_', '-')}": value for option, value in options.items()}
+
+
+def path_of(location: str) -> Path:
+    """The file at a location, `file:/x` or `file:///x`."""
+    parts = urlsplit(location)
+    assert parts.scheme in ("", "file"), location
+    return Path(unquote(parts.path))
+
+
+def _session_settings(folder: Path) -> dict[str, str]:
+    java = [
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+        *(f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
+    ]
+    return {
+        "spark.jars": ",".join(map(str, jars.resolve(jars.SPARK_ICEBERG))),
+        "spark.sql.extensions": _EXTENSIONS,
+        "spark.sql.defaultCatalog": "lake",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.default.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }

@@ -1,0 +1,56 @@
+"""`wire` is a server on SQLite and a folder; `anywhere` is one on each other kind of store in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.support.postgres import LazyPostgres
+from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
+from tests.wire.world import Wire
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LazyPostgres]:
+    with ExitStack() as stack:
+        yield LazyPostgres(stack)
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> AbstractAsyncContextManager[Wire]:
+    return Wire.opened(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "memory", "file", "postgres"])
+def anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres
+) -> AbstractAsyncContextManager[Wire]:
+    match request.param:
+        case "sqlite":
+            return Wire.opened(tmp_path)
+        case "memory":
+            return Wire.opened(tmp_path, store="memory://", warehouse="memory://")
+        case "file":
+            return Wire.opened(tmp_path, store=f"file://{tmp_path}/cells")
+        case _:
+            return _on_postgres(tmp_path, postgres.url())
+
+
+@asynccontextmanager
+async def _on_postgres(folder: Path, url: str) -> AsyncIterator[Wire]:
+    database = f"wire_{random.getrandbits(64):016x}"
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f"CREATE DATABASE {database}")
+        async with Wire.opened(folder, store=url.replace("/postgres?", f"/{database}?")) as wire:
+            yield wire
+        async with asyncio.timeout(30):
+            await connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
+    finally:
+        await connection.close()

@@ -1,0 +1,135 @@
+"""The first request of every client: what is served here, under which prefix, and for how long a key is good."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.wire.world import Wire
+
+WORDS = {"prefix": "main", "namespace": "db", "table": "t", "view": "v", "transaction": "x"}
+
+
+async def test_it_says_what_every_client_asks_for_first(wire: Wire) -> None:
+    answer = await wire.client.send("GET", "/v1/config")
+    assert answer.status == 200
+    config = answer.json()
+    assert config["overrides"] == {"prefix": "main", "namespace-separator": "%1F"}
+    assert config["defaults"] == {}
+    assert config["idempotency-key-lifetime"] == "PT1H"
+    assert set(config) == {"defaults", "overrides", "endpoints", "idempotency-key-lifetime"}
+
+
+async def test_the_lifetime_of_a_key_is_the_one_that_is_set(tmp_path: Path) -> None:
+    for seconds, shown in ((90, "PT1M30S"), (7_200, "PT2H"), (5, "PT5S")):
+        async with Wire.opened(tmp_path, idempotency_lifetime_s=seconds) as wire:
+            assert (await wire.client.send("GET", "/v1/config")).json()["idempotency-key-lifetime"] == shown
+
+
+async def test_the_endpoints_are_exactly_what_is_served(wire: Wire) -> None:
+    endpoints = (await wire.client.send("GET", "/v1/config")).json()["endpoints"]
+    assert len(endpoints) == len(set(endpoints))
+    served = set(endpoints)
+    paths = {endpoint.partition(" ")[2] for endpoint in endpoints}
+    for path in paths:
+        target = re.sub(r"\{([a-z-]+)\}", lambda found: WORDS[found[1]], path)
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
+            answer = await wire.client.send(method, target, json={})
+            known = answer.status != 405
+            assert known == (f"{method} {path}" in served), (method, path, answer.status)
+
+
+async def test_what_is_not_listed_is_not_there(wire: Wire) -> None:
+    endpoints = (await wire.client.send("GET", "/v1/config")).json()["endpoints"]
+    assert not [one for one in endpoints if "/plan" in one or "/credentials" in one or "/functions" in one]
+    for path in ("/namespaces/db/tables/t/plan", "/namespaces/db/tables/t/tasks", "/namespaces/db/tables/t/sign"):
+        answer = await wire.post(path, {})
+        assert answer.refusal == (404, "NotFoundException")
+    assert (await wire.client.send("GET", "/v2/config")).refusal == (404, "NotFoundException")
+
+
+async def test_the_specifications_operations_on_namespaces_tables_and_views_are_all_served(wire: Wire) -> None:
+    endpoints = (await wire.client.send("GET", "/v1/config")).json()["endpoints"]
+    below = "/v1/{prefix}/namespaces/{namespace}"
+    expected = {
+        f"{method} {path}"
+        for path, methods in {
+            "/v1/config": "GET",
+            "/v1/{prefix}/namespaces": "GET POST",
+            below: "GET HEAD DELETE",
+            f"{below}/properties": "POST",
+            f"{below}/tables": "GET POST",
+            f"{below}/tables/{{table}}": "GET HEAD POST DELETE",
+            f"{below}/tables/{{table}}/metrics": "POST",
+            f"{below}/tables/{{table}}/unregister": "POST",
+            f"{below}/register": "POST",
+            "/v1/{prefix}/tables/rename": "POST",
+            "/v1/{prefix}/transactions/commit": "POST",
+            f"{below}/views": "GET POST",
+            f"{below}/views/{{view}}": "GET HEAD POST DELETE",
+            f"{below}/register-view": "POST",
+            "/v1/{prefix}/views/rename": "POST",
+        }.items()
+        for method in methods.split()
+    }
+    assert expected <= set(endpoints)
+
+
+async def test_an_unknown_warehouse_is_404_with_its_own_type(wire: Wire) -> None:
+    answer = await wire.client.send("GET", "/v1/config?warehouse=other")
+    assert answer.refusal == (404, "NoSuchWarehouseException")
+    assert "'other'" in answer.error["message"]
+    assert (await wire.client.send("GET", "/v1/other/namespaces")).refusal == (404, "NoSuchWarehouseException")
+
+
+async def test_a_warehouse_is_found_by_name_and_by_url(wire: Wire) -> None:
+    for asked in ("main", wire.root, wire.root + "/", ""):
+        answer = await wire.client.send("GET", f"/v1/config?warehouse={asked}")
+        assert answer.json()["overrides"]["prefix"] == "main"
+
+
+async def test_each_warehouse_has_its_own_tables(tmp_path: Path) -> None:
+    other = {"url": f"file://{tmp_path}/other"}
+    async with Wire.opened(tmp_path, warehouses={"other": other}) as wire:
+        config = await wire.client.send("GET", "/v1/config?warehouse=other")
+        assert config.json()["overrides"]["prefix"] == "other"
+        await wire.namespace()
+        await wire.table()
+        beside = Wire(wire.client, wire.settings, base="/v1/other")
+        assert (await beside.get("/namespaces")).json()["namespaces"] == []
+        await beside.namespace()
+        made = await beside.table()
+        assert made["metadata"]["location"].startswith(other["url"])
+        assert (await wire.load())["metadata"]["table-uuid"] != made["metadata"]["table-uuid"]
+
+
+async def test_every_route_answers_without_a_prefix_for_the_default_warehouse(wire: Wire) -> None:
+    await wire.namespace()
+    made = await wire.table()
+    bare = Wire(wire.client, wire.settings, base="/v1")
+    assert await bare.load() == made
+    assert (await bare.get("/namespaces")).json()["namespaces"] == [["db"]]
+    assert (await bare.commit([{"action": "set-properties", "updates": {"a": "b"}}])).status == 200
+    assert (await bare.commit_all()).status == 204
+    assert (await bare.post("/tables/rename", _rename("t", "u"))).status == 204
+    assert await wire.tables() == ["u"]
+
+
+async def test_the_prefix_is_decoded(wire: Wire) -> None:
+    assert (await wire.client.send("GET", "/v1/%6Dain/namespaces")).status == 200
+
+
+async def test_a_base_path_goes_before_everything(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, base_path="/catalog") as wire:
+        assert (await wire.client.send("GET", "/catalog/v1/config")).status == 200
+        assert (await wire.client.send("GET", "/v1/config")).status == 404
+        mounted = Wire(wire.client, wire.settings, base="/catalog/v1/main")
+        await mounted.namespace("a")
+        assert (await mounted.get("/namespaces/a")).status == 200
+
+
+def _rename(source: str, target: str) -> dict[str, object]:
+    return {
+        "source": {"namespace": ["db"], "name": source},
+        "destination": {"namespace": ["db"], "name": target},
+    }
