@@ -13,7 +13,8 @@
     │   ├── KeyReused
     │   ├── WrongState
     │   │   └── TransactionClosed
-    │   └── SnapshotTooOld
+    │   ├── SnapshotTooOld
+    │   └── StagedMeanwhile
     ├── Contended                 somebody else is in the way; nothing was applied, try again
     ├── StoreUnavailable          the store did not answer; nothing was applied, try again
     ├── OutcomeUnknown            it may or may not have happened; look the transaction up
@@ -114,6 +115,12 @@ class SnapshotTooOld(TransactionError):
     """A cell this open transaction depends on has moved, and the store keeps no older state."""
 
     type: ClassVar[str] = "snapshot-too-old"
+
+
+class StagedMeanwhile(TransactionError):
+    """Another call has staged one of the cells this one was planned on. Read again and plan again."""
+
+    type: ClassVar[str] = "staged-meanwhile"
 
 
 class Contended(LakepactError):

@@ -33,7 +33,9 @@ CONFIG_VARIABLE: Final = "LAKEPACT_CONFIG"
 CONFIG_FILE: Final = "lakepact.toml"
 HIDDEN: Final = "***"
 
-RESERVED_WORDS: Final = frozenset({"config", "lakepact", "namespaces", "oauth", "tables", "transactions", "views"})
+RESERVED_WORDS: Final = frozenset(
+    {"config", "lakepact", "namespaces", "oauth", "state", "tables", "transactions", "views"}
+)
 """No warehouse has one of these names. A path `/v1/<word>/...` has no prefix if the word is one of them; and the cells
 below `lakepact/` belong to no warehouse."""
 

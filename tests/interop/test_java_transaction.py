@@ -7,7 +7,9 @@ own, and the transaction appends their files elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -18,7 +20,7 @@ from lakepact.kernel.identity import parse_transaction_id
 from tests.support.spark import WAREHOUSE, Lake
 from tests.support.witness import Exchange, Witness
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 COMMIT: Final = "/transactions/commit"
 TABLES: Final = ("a", "b", "c")
@@ -35,9 +37,6 @@ class Java:
 
     def close(self) -> None:
         self._catalog.close()
-
-    def version(self) -> str:
-        return str(self._jvm.org.apache.iceberg.IcebergBuild.version())
 
     def begin(self, table: str) -> Transaction:
         identifier = self._jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)
@@ -56,8 +55,8 @@ class Transaction:
         self._table = table
         self._changes = table.newTransaction()
 
-    def append_files_of(self, source: Transaction) -> Transaction:
-        append = self._changes.newAppend()
+    def append_files_of(self, source: Transaction, note: str = "") -> Transaction:
+        append = self._changes.newAppend().set("note", note)
         tasks = source._table.newScan().planFiles().iterator()
         while tasks.hasNext():
             append.appendFile(tasks.next().file())
@@ -110,6 +109,16 @@ def refused(error: str) -> Iterator[None]:
     with pytest.raises(Py4JJavaError) as caught:
         yield
     assert caught.value.java_exception.getClass().getSimpleName() == error, str(caught.value)
+
+
+def commit_until_it_goes_through(java: Java, make: Callable[[], list[Transaction]], attempts: int = 20) -> None:
+    """As a client does whose requirements failed: look again, make the changes again."""
+    for _ in range(attempts):
+        try:
+            return java.commit(*make())
+        except Py4JJavaError as error:
+            assert "CommitFailedException" in str(error.java_exception), str(error)
+    raise AssertionError(f"others came first {attempts} times")
 
 
 def commits(witness: Witness, since: int) -> list[Exchange]:
@@ -166,7 +175,7 @@ def test_a_requirement_that_fails_for_one_table_leaves_every_table_as_it_was(
     [failure] = sent.json()["error"]["failed-requirements"]
     assert failure["identifier"]["name"] == "b"
     assert failure["requirement"]["type"] == "assert-ref-snapshot-id"
-    assert failure["actual"] == lake.metadata(b)["current-snapshot-id"]
+    assert failure["actual"]["snapshot-id"] == lake.metadata(b)["current-snapshot-id"]
     assert record(lake, sent.key)["state"] == "failed"
     rows = lake.scan_everything()
     assert [rows[table] for table in tables] == [1, 2, 1]
@@ -187,6 +196,35 @@ def test_a_table_that_is_gone_leaves_every_other_table_as_it_was(
         java.commit(*changes)
     assert locations(lake, tables[:2]) == before
     assert set(lake.scan_everything().values()) == {1, 2}
+
+
+def test_transactions_of_two_clients_over_the_same_tables_happen_one_after_the_other(
+    lake: Lake, witness: Witness, tables: list[str], db: str
+) -> None:
+    each, since = 3, len(witness.exchanges)
+
+    def work(client: str, order: list[str]) -> None:
+        java = Java(lake, witness.url)
+        rows = java.begin(f"{db}.rows")
+
+        def noted(note: str) -> list[Transaction]:
+            return [java.begin(table).append_files_of(rows, note) for table in order]
+
+        for number in range(each):
+            commit_until_it_goes_through(java, partial(noted, f"{client}{number}"))
+        java.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work, "x", tables), pool.submit(work, "y", tables[::-1])]:
+            done.result()
+
+    # Every table tells the same story.
+    stories = [[one["summary"].get("note") for one in lake.metadata(table)["snapshots"]] for table in tables]
+    assert stories[0] == stories[1] == stories[2]
+    assert sorted(stories[0][1:]) == sorted(f"{client}{number}" for client in "xy" for number in range(each))
+    assert {one.status for one in commits(witness, since)} <= {204, 409}
+    rows = lake.scan_everything()
+    assert [rows[table] for table in tables] == [1 + 2 * each * 2] * 3
 
 
 def test_every_commit_of_java_has_a_key_of_its_own_that_can_be_asked_about(

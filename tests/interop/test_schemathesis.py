@@ -156,7 +156,9 @@ def test_every_answer_to_a_made_up_request_is_one_that_the_description_names(
         assert statuses[200] + statuses[204] > statuses.total() / 10, "too few requests meet anything"
     told = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
     took_s = time.monotonic() - began
-    record_property("figure", f"schemathesis, {mode} requests, seed {SEED}: {served} operations, {told}; {took_s:.0f} s")
+    record_property(
+        "figure", f"schemathesis, {mode} requests, seed {SEED}: {served} operations, {told}; {took_s:.0f} s"
+    )
 
 
 def try_out(operation: Any, mode: GenerationMode, url: str) -> Counter[int]:
@@ -176,7 +178,8 @@ def try_out(operation: Any, mode: GenerationMode, url: str) -> Counter[int]:
     def run(case: Any) -> None:
         response = case.call(base_url=url, session=session, timeout=60)
         statuses[response.status_code] += 1
-        if os.environ.get("SHOW"): print(operation.label, response.status_code, response.text[:150].replace(chr(10)," "))
+        if os.environ.get("SHOW"):
+            print(operation.label, response.status_code, response.text[:150].replace(chr(10), " "))
         case.validate_response(response, checks=CHECKS)
         assert response.status_code < 500 or case.path == "/readyz", response.text
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
@@ -15,8 +17,8 @@ from pyspark.errors import AnalysisException
 from tests.support.spark import Lake, path_of
 from tests.support.witness import Witness
 
-# The first of them starts Spark.
-pytestmark = pytest.mark.timeout(300)
+# The first of them starts Spark, and the first of all fetches the runtime.
+pytestmark = pytest.mark.timeout(600)
 
 V3 = "TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
 
@@ -105,6 +107,31 @@ def test_a_table_made_from_a_query_appears_with_its_rows_and_replacing_it_keeps_
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
         lake.sql(f"CREATE TABLE {db}.fresh AS SELECT 2 AS id")
     assert ids(lake, f"{db}.fresh") == [1]
+
+
+def test_data_frames_replace_the_partitions_they_have_rows_for(lake: Lake, db: str) -> None:
+    rows = "SELECT id, id % 2 AS half FROM range({}, {})"
+    lake.spark.sql(rows.format(0, 4)).writeTo(f"{db}.t").partitionedBy("half").createOrReplace()
+    lake.spark.sql(rows.format(10, 11)).writeTo(f"{db}.t").overwritePartitions()
+    lake.spark.sql(rows.format(20, 21)).writeTo(f"{db}.t").append()
+    assert ids(lake, f"other.{db}.t") == [1, 3, 10, 20]
+
+
+def test_a_stream_carries_every_row_over_once(lake: Lake, db: str) -> None:
+    filled(lake, f"{db}.source", 1, 2)
+    filled(lake, f"{db}.sink")
+    checkpoint = str(lake.folder / f"{db}.checkpoint")
+
+    def run() -> None:
+        stream = lake.spark.readStream.option("streaming-max-files-per-micro-batch", 1).table(f"{db}.source")
+        writer = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        writer.toTable(f"{db}.sink").awaitTermination()
+
+    run()
+    lake.sql(f"INSERT INTO {db}.source VALUES (3, 'n3')")
+    run()
+    assert ids(lake, f"other.{db}.sink") == [1, 2, 3]
+    assert len(lake.metadata(f"{db}.sink")["snapshots"]) == 3
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
@@ -233,8 +260,7 @@ def test_staged_writes_are_seen_when_they_are_published(lake: Lake, db: str) -> 
     filled(lake, table, 1, options="TBLPROPERTIES ('write.wap.enabled' = 'true')")
     with configured(lake, "spark.wap.id", "audit-1"):
         lake.sql(f"INSERT INTO {table} VALUES (2, 'staged')")
-    filled_meanwhile = f"INSERT INTO {table} VALUES (3, 'meanwhile')"
-    lake.sql(filled_meanwhile)
+    lake.sql(f"INSERT INTO {table} VALUES (3, 'meanwhile')")
     assert ids(lake, table) == [1, 3]
     staged = [one for one in lake.metadata(table)["snapshots"] if one["summary"].get("wap.id") == "audit-1"]
     assert len(staged) == 1
@@ -339,8 +365,9 @@ def test_a_renamed_table_is_the_same_table(lake: Lake, db: str) -> None:
 def test_a_dropped_table_leaves_its_files_and_can_be_registered_again_and_a_purged_one_cannot(
     lake: Lake, db: str
 ) -> None:
-    filled(lake, f"{db}.t", 1, 2)
+    filled(lake, f"{db}.t", 1, 2, options="TBLPROPERTIES ('write.metadata.compression-codec' = 'gzip')")
     kept = lake.loaded(f"{db}.t")
+    assert kept["metadata-location"].endswith(".gz.metadata.json")
     with refused("AlreadyExistsException", "same uuid"):
         lake.sql(f"CALL lake.system.register_table('{db}.twin', '{kept['metadata-location']}')")
     lake.sql(f"DROP TABLE {db}.t")
@@ -395,10 +422,26 @@ def test_maintenance_leaves_the_rows_and_takes_what_is_no_longer_needed(lake: La
 
     later = "TIMESTAMP '2100-01-01 00:00:00'"
     lake.sql(f"CALL lake.system.expire_snapshots(table => '{table}', older_than => {later}, retain_last => 1)")
-    assert lake.sql(f"CALL lake.system.remove_orphan_files(table => '{table}', dry_run => true)") == []
     assert ids(lake, f"other.{table}") == rows
     assert len(lake.metadata(table)["snapshots"]) == 1
     assert not any(file.exists() for file in old)
+
+
+def test_only_files_that_nobody_knows_are_taken_for_orphans(lake: Lake, db: str) -> None:
+    table = f"{db}.t"
+    filled(lake, table, 1, 2)
+    lake.sql(f"DELETE FROM {table} WHERE id = 1")
+    folder = path_of(lake.metadata(table)["location"])
+    stray = folder / "data" / "stray.parquet"
+    stray.write_bytes(b"left by a writer that died")
+    for file in folder.rglob("*"):
+        # Spark spares what is younger than three days.
+        os.utime(file, (0, 0))
+    [[found]] = lake.sql(f"CALL lake.system.remove_orphan_files(table => '{table}', dry_run => true)")
+    assert path_of(found) == stray
+    lake.sql(f"CALL lake.system.remove_orphan_files('{table}')")
+    assert not stray.exists()
+    assert lake.scan_everything() == {table: 1}
 
 
 def test_the_metadata_tables_say_what_the_server_says(lake: Lake, db: str) -> None:
@@ -488,6 +531,20 @@ def test_an_insert_that_comes_second_is_made_again_on_top_of_the_first(lake: Lak
     assert ids(lake, f"other.{table}") == [1, 2, 3]
 
 
+def test_changes_that_do_not_touch_each_other_both_happen_at_the_first_try(
+    lake: Lake, db: str, witness: Witness
+) -> None:
+    table = f"{db}.t"
+    filled(lake, table, 1)
+    witness.let_happen_before(
+        f"/{db}/tables/t", lambda: lake.sql(f"INSERT INTO other.{table} VALUES (2, 'in between')")
+    )
+    lake.sql(f"ALTER TABLE witnessed.{table} SET TBLPROPERTIES ('a' = '1')")
+    assert [one.status for one in witness.posts(f"/{db}/tables/t")] == [200]
+    assert lake.metadata(table)["properties"]["a"] == "1"
+    assert ids(lake, f"other.{table}") == [1, 2]
+
+
 def test_a_merge_that_would_undo_somebody_elses_update_fails_and_takes_only_its_own_files(
     lake: Lake, db: str, witness: Witness
 ) -> None:
@@ -541,6 +598,39 @@ def test_a_table_whose_creation_is_in_doubt_is_there_with_all_its_files(lake: La
     assert lake.scan_everything() == {f"{db}.t": 5}
 
 
+def test_an_insert_that_is_asked_about_when_its_version_has_been_deleted_is_not_taken_for_a_failure(
+    lake: Lake, db: str, witness: Witness
+) -> None:
+    table, posted = f"{db}.t", f"/{db}/tables/t"
+    forgetful = "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '1'"
+    filled(lake, table, options=f"TBLPROPERTIES ({forgetful})")
+
+    def go_on_without_it() -> None:
+        for number in (2, 3):
+            lake.sql(f"INSERT INTO other.{table} VALUES ({number}, 'later')")
+        [made] = witness.posts(posted)
+        await_that(lambda: not path_of(made.json()["metadata-location"]).exists())
+
+    witness.lose_answers(posted, told=503)
+    witness.let_happen_before(posted, go_on_without_it)
+    lake.sql(f"INSERT INTO hasty.{table} VALUES (1, 'first')")
+    made, asked_again = witness.posts(posted)
+    assert made.key == asked_again.key
+    assert (made.status, asked_again.status // 100) == (200, 5)
+    assert lake.scan_everything() == {table: 3}
+
+
+def test_a_live_file_that_is_gone_is_noticed(lake: Lake, db: str) -> None:
+    """The check that other tests rely on: also files that only older snapshots need."""
+    table = f"{db}.t"
+    filled(lake, table, 1)
+    [[file]] = lake.sql(f"SELECT file_path FROM {table}.files")
+    lake.sql(f"DELETE FROM {table} WHERE id = 1")
+    path_of(file).unlink()
+    with pytest.raises(AssertionError, match="has lost"):
+        lake.scan_everything()
+
+
 def test_an_unchanged_table_is_not_sent_twice(lake: Lake, db: str) -> None:
     filled(lake, f"{db}.t", 1)
     since = lake.log_position()
@@ -556,3 +646,11 @@ def configured(lake: Lake, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         lake.spark.conf.unset(name)
+
+
+def await_that(happens: Callable[[], bool], within_s: float = 30) -> None:
+    """What the server does after it has answered."""
+    deadline = time.monotonic() + within_s
+    while not happens():
+        assert time.monotonic() < deadline, f"it did not happen within {within_s} s"
+        os.sched_yield()

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
-from urllib.parse import unquote, urlsplit
 
 import orjson
 import pyspark
@@ -175,10 +174,8 @@ def catalog_settings(name: str, **options: str) -> dict[str, str]:
 
 
 def path_of(location: str) -> Path:
-    """The file at a location, `file:/x` or `file:///x`."""
-    parts = urlsplit(location)
-    assert parts.scheme in ("", "file"), location
-    return Path(unquote(parts.path))
+    """The file at a location, `file:/x` or `file:///x`. What looks like an encoding in it is its name."""
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
 def _session_settings(folder: Path) -> dict[str, str]:

@@ -403,20 +403,20 @@ async def test_a_replayed_commit_is_answered_even_if_its_metadata_file_has_been_
         "write.metadata.previous-versions-max": "1",
         "write.metadata.delete-after-commit.enabled": "true",
     }
-    key = new_key()
+    key, sent = new_key(), append(1)
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace()
         await wire.table("t", properties=properties)
-        first = (await wire.commit(append(1), key=key)).json()
+        first = (await wire.commit(sent, key=key)).json()
         for number in range(3):
             assert (await wire.commit([set_properties(a=str(number))])).status == 200
     assert not wire.path_of(first["metadata-location"]).exists()
     async with Wire.opened(tmp_path) as wire:
-        again = await wire.commit(append(1), key=key)
+        again = await wire.commit(sent, key=key)
         assert again.status == 200 or again.status >= 500, again.body
         assert (await wire.load())["metadata"]["current-snapshot-id"] == 1
         assert (await wire.delete(table_path())).status == 204
-        gone = await wire.commit(append(1), key=key)
+        gone = await wire.commit(sent, key=key)
         assert gone.status == 200 or gone.status >= 500, gone.body
 
 

@@ -16,7 +16,8 @@ receipts     what a committed change leaves behind
 watch        what happens inside, for metrics
 """
 
-from lakepact.catalog.catalog import Catalog, CatalogSettings
+from lakepact.catalog.catalog import Catalog
+from lakepact.catalog.operations import CatalogSettings
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done
 

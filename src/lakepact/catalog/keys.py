@@ -6,6 +6,8 @@
     <warehouse>/views/<uuid>                  a view's pointer
     <warehouse>/locations/<digest>            who owns a location: no two tables share one
     <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
+    <warehouse>/state/<name>                  a small document of a user
+    <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
 
 A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
 """
@@ -45,6 +47,17 @@ class Keys:
 
     def location(self, location: str) -> Key:
         return key_of(self._warehouse, "locations", hashlib.sha256(location.encode()).hexdigest())
+
+    def namespace_of_name(self, name: Key) -> Key:
+        """The namespace that a name's cell lies in."""
+        _, _, path, _ = segments_of(name)
+        return self.namespace([level.replace("~1", ".").replace("~0", "~") for level in path[1:].split(".")])
+
+    def state(self, name: str) -> Key:
+        return key_of(self._warehouse, "state", name)
+
+    def answers(self, bucket: str) -> Key:
+        return key_of(self._warehouse, "answers", bucket)
 
     def dropped(self, uuid: str) -> Key:
         return key_of(self._warehouse, "dropped", uuid)

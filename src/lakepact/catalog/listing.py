@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import BadRequest, NoSuchNamespace
 from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind
-from lakepact.kernel.ports import CellStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Page:
 
 
 class Listing:
-    def __init__(self, keys: Keys, store: CellStore, max_page: int) -> None:
+    def __init__(self, keys: Keys, cells: Cells, max_page: int) -> None:
         self._keys = keys
-        self._store = store
+        self._cells = cells
         self._max_page = max_page
 
     async def namespaces(self, parent: Sequence[str], token: str | None, size: int | None) -> Page:
@@ -37,8 +37,8 @@ class Listing:
         return await self._page(self._keys.names_in(namespace), kind, token, size)
 
     async def _check_there(self, namespace: Sequence[str]) -> None:
-        key = self._keys.namespace(namespace)
-        if not (await self._store.read([key]))[key].exists:
+        [cell] = await self._cells.read(self._keys.namespace(namespace))
+        if not cell.exists:
             raise NoSuchNamespace.named(namespace)
 
     async def _page(self, prefix: str, kind: Kind | None, token: str | None, size: int | None) -> Page:
@@ -47,7 +47,7 @@ class Listing:
             raise BadRequest(f"pageSize is {size}; ask for at least 1")
         after, found = token or None, list[str]()
         while True:
-            page = await self._store.scan(prefix, after, min(size or self._max_page, self._max_page))
+            page = await self._cells.scan(prefix, after, min(size or self._max_page, self._max_page))
             found += [
                 last_segment(cell.key)
                 for cell in page.cells

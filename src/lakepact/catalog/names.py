@@ -23,7 +23,7 @@ _ATTEMPTS: Final = 10
 
 
 class Reads(Protocol):
-    """Whatever shows cells: a draft, or the store itself."""
+    """Whatever shows cells: a draft, or the catalog's own."""
 
     async def read(self, *keys: Key) -> list[Cell]: ...
 
@@ -77,6 +77,31 @@ class Names:
         if pointer is None:
             raise missing(identifier, Kind.VIEW)
         return pointer
+
+    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[Pointer]:
+        """These tables in one cut. All of them exist in it, or the first that does not is the refusal."""
+        wanted = list(dict.fromkeys(identifiers))
+        for _ in range(_ATTEMPTS):
+            unknown = [one for one in wanted if one not in self._ids]
+            if unknown:
+                await self._learn(cells, unknown)
+            keys = [self._pointer_key(*self._ids[one]) for one in wanted]
+            found = zip(wanted, await cells.read_again(*keys), strict=True)
+            pointers = {one: Pointer.of(cell) for one, cell in found}
+            moved = [one for one, pointer in pointers.items() if pointer is None or pointer.identifier != one]
+            if not moved:
+                return [pointer for one in identifiers if (pointer := pointers[one]) is not None]
+            for one in moved:
+                self._ids.pop(one, None)
+        raise Contended("the tables keep being renamed; send the request again")
+
+    async def _learn(self, cells: Reads, identifiers: Sequence[Identifier]) -> None:
+        """Find out which tables these names stand for."""
+        names = await cells.read_again(*(self._keys.name(one) for one in identifiers))
+        for identifier, cell in zip(identifiers, names, strict=True):
+            if cell.value is None or cell.value["kind"] != Kind.TABLE:
+                raise missing(identifier, Kind.TABLE)
+            self._remember(identifier, Kind.TABLE, str(cell.value["id"]))
 
     async def namespace(self, cells: Reads, namespace: Sequence[str]) -> dict[str, Any]:
         """The value of a namespace's cell."""

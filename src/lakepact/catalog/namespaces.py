@@ -8,18 +8,23 @@ harmless.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
+from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import AlreadyExists, BadRequest, NamespaceNotEmpty, NoSuchNamespace, Unprocessable
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
-from lakepact.kernel.model import Cell
-from lakepact.kernel.ports import CellStore
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, CellPage
 
-_MARK: Final = "dropping"
+MARK: Final = "dropping"
+_PAGE: Final = 100
+
+
+Scan: TypeAlias = Callable[[str, str | None, int], Awaitable[CellPage]]
 
 
 class NotMarked(Exception):
@@ -29,10 +34,10 @@ class NotMarked(Exception):
 class Namespaces:
     """Plans for namespaces of one warehouse."""
 
-    def __init__(self, keys: Keys, warehouse: Warehouse, store: CellStore) -> None:
+    def __init__(self, keys: Keys, warehouse: Warehouse, cells: Cells) -> None:
         self._keys = keys
         self._warehouse = warehouse
-        self._store = store
+        self._cells = cells
 
     async def create(self, draft: Draft, namespace: Sequence[str], properties: Mapping[str, str]) -> JsonObject:
         check_namespace(namespace)
@@ -75,18 +80,21 @@ class Namespaces:
         [cell] = await draft.read(key)
         if cell.value is None:
             raise NoSuchNamespace.named(namespace)
-        draft.write(key, {**cell.value, _MARK: mark})
+        draft.write(key, {**cell.value, MARK: mark})
         return {}
 
     async def unmark(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
         key = self._keys.namespace(namespace)
         [cell] = await draft.read(key)
-        if cell.value is not None and cell.value.get(_MARK) == mark:
+        if cell.value is not None and cell.value.get(MARK) == mark:
             draft.write(key, _without_mark(cell))
         return {}
 
-    async def drop(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
-        """The last step. Raises `NotMarked` if the mark is not there yet, or was taken away: mark it, and again."""
+    async def drop(self, draft: Draft, namespace: Sequence[str], mark: str | None) -> JsonObject:
+        """The last step. Raises `NotMarked` if the mark is not there yet, or was taken away: mark it, and again.
+
+        Inside an open transaction nothing is marked (None): that is done when it is published.
+        """
         key = self._keys.namespace(namespace)
         [cell] = await draft.read(key)
         if cell.value is None:
@@ -95,18 +103,19 @@ class Namespaces:
             raise NamespaceNotEmpty(
                 f"Namespace {'.'.join(namespace)} is not empty: drop its tables, views and namespaces first"
             )
-        if cell.value.get(_MARK) != mark:
+        if mark is not None and cell.value.get(MARK) != mark:
             raise NotMarked
         draft.write(key, None)
         return {}
 
     async def enter(self, draft: Draft, namespace: Sequence[str]) -> JsonObject:
         """Something is created in this namespace: it must exist, and go on existing. Its properties."""
+        check_namespace(namespace)
         key = self._keys.namespace(namespace)
         [cell] = await draft.read(key)
         if cell.value is None:
             raise NoSuchNamespace.named(namespace)
-        if _MARK in cell.value:
+        if MARK in cell.value:
             draft.write(key, _without_mark(cell))
         else:
             draft.depend_on(key)
@@ -114,21 +123,27 @@ class Namespaces:
         return properties
 
     async def _has_children(self, namespace: Sequence[str]) -> bool:
-        for prefix in (self._keys.names_in(namespace), self._keys.namespaces_in(namespace)):
-            after: str | None = None
-            while True:
-                page = await self._store.scan(prefix, after)
-                if page.cells:
-                    return True
-                if page.after is None:
-                    break
-                after = page.after
+        async for _ in children_of(self._keys, self._cells.scan, namespace):
+            return True
         return False
 
     def _check_properties(self, properties: Mapping[str, str]) -> None:
         check_properties(properties)
         if "location" in properties:
             self._warehouse.blob_name(properties["location"], "the namespace's location")
+
+
+async def children_of(keys: Keys, scan: Scan, namespace: Sequence[str]) -> AsyncIterator[Key]:
+    """The cells of everything in a namespace: tables, views, namespaces."""
+    for prefix in (keys.names_in(namespace), keys.namespaces_in(namespace)):
+        after: str | None = None
+        while True:
+            page = await scan(prefix, after, _PAGE)
+            for cell in page.cells:
+                yield cell.key
+            if page.after is None:
+                break
+            after = page.after
 
 
 def check_namespace(namespace: Sequence[str]) -> None:
@@ -139,4 +154,4 @@ def check_namespace(namespace: Sequence[str]) -> None:
 
 
 def _without_mark(cell: Cell) -> JsonObject:
-    return {name: value for name, value in (cell.value or {}).items() if name != _MARK}
+    return {name: value for name, value in (cell.value or {}).items() if name != MARK}

@@ -271,7 +271,9 @@ class Tables:
         if new.location != pointer.location:
             await self._claim_location(draft, new)
             await self._release_location(draft, pointer)
-        draft.write(self._keys.table(pointer.id), new.to_json())
+        key = self._keys.table(pointer.id)
+        draft.write(key, new.to_json())
+        draft.commits.setdefault(key, []).append(commit)
         return Changed(identifier, new.metadata_location)
 
     def _next(self, draft: Draft, pointer: Pointer, applied: Applied) -> Pointer:

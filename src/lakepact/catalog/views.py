@@ -14,10 +14,22 @@ from lakepact.catalog.tables import check_property_updates, failed_requirements
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.errors import Unreadable
-from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.bodies import check_view_version
+from lakepact.iceberg.errors import InvalidIceberg
+from lakepact.iceberg.fields import (
+    JsonObject,
+    check_depth,
+    filled_text,
+    int32,
+    int64,
+    json_list,
+    json_object,
+    text_map,
+)
 from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
 from lakepact.iceberg.requests import Commit, CreateView, Identifier
 from lakepact.iceberg.requirements import check_all
+from lakepact.iceberg.schemas import check_schema
 from lakepact.iceberg.views import apply_to_view, create_view_metadata, read_view
 
 
@@ -76,8 +88,8 @@ class Views:
     async def register(self, draft: Draft, identifier: Identifier, metadata_location: str) -> JsonObject:
         """A view whose metadata file is there already."""
         try:
-            metadata = read_view(parsed(metadata_location, await self._files.raw(metadata_location)))
-        except Unreadable as error:
+            metadata = _checked(parsed(metadata_location, await self._files.raw(metadata_location)))
+        except (Unreadable, InvalidIceberg) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         self._warehouse.check_metadata(metadata)
         check_properties(metadata.get("properties") or {})
@@ -101,3 +113,21 @@ class Views:
         if there.kind is Kind.TABLE:
             raise AlreadyExists(f"Table with same name already exists: {shown(identifier)}")
         raise AlreadyExists(f"View already exists: {shown(identifier)}")
+
+
+def _checked(document: object) -> JsonObject:
+    """View metadata from elsewhere, looked at in full: a commit trusts what it starts from."""
+    metadata = json_object(document, "view metadata")
+    check_depth(metadata, "view metadata")
+    for name in ("view-uuid", "location"):
+        filled_text(metadata, name, "view metadata")
+    for schema in json_list(metadata.get("schemas"), "schemas"):
+        check_schema(schema, "schemas")
+    for version in json_list(metadata.get("versions"), "versions"):
+        check_view_version(version, "versions")
+    for entry in json_list(metadata.get("version-log"), "version-log"):
+        int64(json_object(entry, "version-log"), "timestamp-ms", "version-log")
+        int32(entry, "version-id", "version-log")
+    if metadata.get("properties") is not None:
+        text_map(metadata, "properties", "view metadata")
+    return read_view(metadata)

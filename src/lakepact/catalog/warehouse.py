@@ -22,6 +22,9 @@ OWN_FOLDER: Final = "_catalog"
 LOCATION_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 RESERVED_PREFIX: Final = "lakepact."
 
+MOST_NAME_BYTES: Final = 900
+"""Object stores allow 1,024 bytes for a whole name; the rest is room for the warehouse's own prefix."""
+
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_NAME: Final = 60
@@ -44,6 +47,8 @@ class Warehouse:
                 f"it, or leave the location out"
             )
         name = place[len(self._inside) :].rstrip("/")
+        if len(name.encode()) > MOST_NAME_BYTES:
+            raise BadRequest(f"{what} {_short(location)} is too long: more than {MOST_NAME_BYTES} bytes; shorten it")
         levels = name.split("/")
         decoded = unquote(name)
         if any(level in ("", ".", "..") for level in (*levels, *decoded.split("/"))) or "\\" in decoded:

@@ -11,7 +11,7 @@ with the same key get it from there.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +22,7 @@ from lakepact.catalog.watch import Watch
 from lakepact.errors import Contended, InvalidRequest, KeyReused, OutcomeUnknown, StoreUnavailable
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Commit
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
@@ -59,6 +60,9 @@ class Call:
     source: JsonObject = field(default_factory=dict)
     """Who sent it, for the receipt."""
 
+    warehouse: str = ""
+    """Where it was sent to. A refusal has no cells that would tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -75,43 +79,50 @@ class NewFile:
     document: JsonObject
 
 
+ReadsMany: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Cell]]]
+
+
 class Draft:
     """What one attempt has read and means to write."""
 
-    def __init__(self, store: CellStore, transaction_id: TransactionId, attempt: int, now_ms: int) -> None:
+    def __init__(self, cells: ReadsMany, transaction_id: TransactionId, attempt: str, now_ms: int) -> None:
+        """`attempt` tells this one from others under the same id."""
         self.transaction_id = transaction_id
         self.now_ms = now_ms
         self.files: list[NewFile] = []
         self.dropped_files: list[str] = []
         """Metadata files that tables let go of, and asked to have deleted."""
 
-        self._store = store
+        self.commits: dict[Key, list[Commit]] = {}
+        """What was asked of each table that exists, by its cell: an open transaction may have to do it again."""
+
+        self.seen: dict[Key, Cell] = {}
+        self.writes: dict[Key, Value | None] = {}
+        self._cells = cells
         self._attempt = attempt
-        self._seen: dict[Key, Cell] = {}
-        self._writes: dict[Key, Value | None] = {}
         self._depends: set[Key] = set()
 
     async def read(self, *keys: Key) -> list[Cell]:
         """These cells, each as this attempt saw it first."""
-        missing = [key for key in keys if key not in self._seen]
+        missing = [key for key in keys if key not in self.seen]
         if missing:
-            self._seen.update(await self._store.read(missing))
-        return [self._seen[key] for key in keys]
+            self.seen.update(await self._cells(missing))
+        return [self.seen[key] for key in keys]
 
     async def read_again(self, *keys: Key) -> list[Cell]:
         """These cells as they are now."""
         for key in keys:
-            self._seen.pop(key, None)
+            self.seen.pop(key, None)
         return await self.read(*keys)
 
     def write(self, key: Key, value: Value | None) -> None:
         """Replace a cell that was read."""
-        self._writes[key] = value
+        self.writes[key] = value
 
     async def current(self, key: Key) -> Value | None:
         """What the cell holds once this draft is committed."""
-        if key in self._writes:
-            return self._writes[key]
+        if key in self.writes:
+            return self.writes[key]
         [cell] = await self.read(key)
         return cell.value
 
@@ -128,19 +139,19 @@ class Draft:
 
     @property
     def changes_nothing(self) -> bool:
-        return not self._writes
+        return not self.writes
 
     @property
     def changes(self) -> int:
         """How many tables, views and namespaces it changes."""
-        return sum(family_of(key) in CHANGEABLE for key in self._writes)
+        return sum(family_of(key) in CHANGEABLE for key in self.writes)
 
     def transaction(self, call: Call, answer: Value) -> Transaction:
         return Transaction(
             call.transaction_id,
             call.request_hash,
-            writes=tuple(Write(key, self._seen[key].revision, value) for key, value in self._writes.items()),
-            reads=tuple(Read(key, self._seen[key].revision) for key in self._depends if key not in self._writes),
+            writes=tuple(Write(key, self.seen[key].revision, value) for key, value in self.writes.items()),
+            reads=tuple(Read(key, self.seen[key].revision) for key in self._depends if key not in self.writes),
             answer=answer,
         )
 
@@ -171,6 +182,9 @@ class Worker:
         self._on_committed = on_committed
         self._watch = watch
 
+    async def read(self, keys: Sequence[Key]) -> Mapping[Key, Cell]:
+        return await self.store.read(keys)
+
     async def perform(self, call: Call, plan: Plan) -> Done:
         """Make the change happen once, or say why not.
 
@@ -183,14 +197,14 @@ class Worker:
         for attempt in range(_ATTEMPTS):
             if self._clock.monotonic_s() > deadline:
                 break
-            draft = Draft(self.store, call.transaction_id, attempt, self._clock.now_ms())
+            draft = Draft(self.store.read, call.transaction_id, str(attempt), self._clock.now_ms())
             try:
                 result = await plan(draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 return await self._refuse(call, as_refusal(error))
             if draft.changes_nothing and not call.keyed:
                 return Done(call.transaction_id, result)
-            if not await self._write_files(draft):
+            if not await write_files(self._files, self._tasks, draft):
                 continue
             done = await self._commit(call, draft, result, deadline)
             if done is not None:
@@ -227,18 +241,12 @@ class Worker:
         self._watch.refused()
         if not call.keyed:
             raise refusal
-        answer = {"operation": call.operation, "error": refusal.to_json()}
+        answer = {"operation": call.operation, "warehouse": call.warehouse, "error": refusal.to_json()}
         settled = await self.store.fail(call.transaction_id, call.request_hash, answer)
         if isinstance(settled, Committed):
             # Another attempt under this key got through, and what it did is why this one was refused.
             return Done(settled.id, settled.answer["result"], replayed=True)
         raise refusal_of(settled.answer["error"])
-
-    async def _write_files(self, draft: Draft) -> bool:
-        """Side by side. False: an earlier attempt under the same key has left another file under the same name."""
-        if not draft.files:
-            return True
-        return all(await self._tasks.all([self._files.write(file.location, file.document) for file in draft.files]))
 
     async def _commit(self, call: Call, draft: Draft, result: JsonObject, deadline: float) -> Done | None:
         """None if something has moved since it was read: plan again."""
@@ -288,6 +296,13 @@ class Worker:
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+async def write_files(files: MetadataFiles, tasks: Tasks, draft: Draft) -> bool:
+    """Side by side. False: an earlier attempt under the same id has left another file under the same name."""
+    if not draft.files:
+        return True
+    return all(await tasks.all([files.write(file.location, file.document) for file in draft.files]))
 
 
 def as_refusal(error: Refusal | InvalidRequest | StaleUpdate) -> Refusal:

@@ -34,11 +34,13 @@ from lakepact.kernel.model import (
     TransactionRecord,
     Value,
 )
+from lakepact.kernel.overlay import Overlay
 from lakepact.kernel.ports import Clock, DocumentStore, Rng, Tasks
 from lakepact.kernel.protocol import Coordinator, replay
 from lakepact.kernel.reader import Reader
 from lakepact.kernel.recovery import Recoverer, Rounds
 from lakepact.kernel.resolve import Resolver
+from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
 from lakepact.kernel.staging import Staging
 from lakepact.kernel.staginglog import StagingLogs
@@ -67,11 +69,14 @@ class DocumentCells:
         return await Reader(self._access()).cut(checks.check_keys(keys, self._settings))
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        self._check_scan(prefix, after)
+        return await Reader(self._access()).page(prefix, after, checks.check_limit(limit, self._settings))
+
+    def _check_scan(self, prefix: str, after: str | None) -> None:
         if prefix:
             check_key(prefix, self._settings.max_key_bytes)
         if after is not None and not after.startswith("cells/"):
             raise InvalidRequest(f"{after!r} is not a scan cursor; pass the `after` of the page before")
-        return await Reader(self._access()).page(prefix, after, checks.check_limit(limit, self._settings))
 
     async def lookup(self, transaction_id: TransactionId) -> TransactionRecord | None:
         version = await self._access().record(parse_transaction_id(transaction_id))
@@ -142,13 +147,37 @@ class DocumentCells:
         kept = checks.check_properties(properties or {})
         return await self._staging().begin(checked_id, request_hash, lifetime_s, isolation, kept)
 
-    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+    async def read_in(
+        self, transaction_id: TransactionId, keys: Iterable[Key], *, note: bool = True
+    ) -> Mapping[Key, Cell]:
         wanted = checks.check_keys(keys, self._settings)
-        return await self._staging().read_in(parse_transaction_id(transaction_id), wanted)
+        checked_id = parse_transaction_id(transaction_id)
+        if note:
+            return await self._staging().read_in(checked_id, wanted)
+        return await self._overlay().look(checked_id, wanted)
 
-    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+    async def scan_in(
+        self, transaction_id: TransactionId, prefix: str, after: str | None = None, limit: int = 100
+    ) -> CellPage:
+        self._check_scan(prefix, after)
+        size = checks.check_limit(limit, self._settings)
+        return await self._overlay().page(parse_transaction_id(transaction_id), prefix, after, size)
+
+    async def stage(
+        self,
+        transaction_id: TransactionId,
+        operation_id: str,
+        writes: Mapping[Key, Value | None],
+        *,
+        seen: Mapping[Key, Cell] | None = None,
+    ) -> None:
+        checked_id = parse_transaction_id(transaction_id)
         checked = checks.check_staged(operation_id, writes, self._settings)
-        await self._staging().stage(parse_transaction_id(transaction_id), operation_id, checked)
+        planned_on = check_seen(checked_id, seen, self._settings)
+        await self._staging().stage(checked_id, operation_id, checked, planned_on)
+
+    async def contents(self, transaction_id: TransactionId) -> Transaction:
+        return await self._overlay().contents(parse_transaction_id(transaction_id))
 
     async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
         return await self._staging().seal(parse_transaction_id(transaction_id), answer or {})
@@ -197,6 +226,9 @@ class DocumentCells:
 
     def _staging(self) -> Staging:
         return Staging(self._access(), self._logs)
+
+    def _overlay(self) -> Overlay:
+        return Overlay(self._access(), self._logs)
 
     def _now_ms(self) -> int:
         return self._ports.clock.now_ms()

@@ -30,8 +30,7 @@ def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms
         if cell.key in seen:
             raise DuplicateCell(f"cell {cell.key!r} is named twice in one transaction; name it once, written or read")
         seen.add(cell.key)
-        if not 0 <= cell.revision < _REVISIONS:
-            raise InvalidRequest(f"cell {cell.key!r}: {cell.revision} is no revision; 0 means 'does not exist'")
+        check_revision(cell.key, cell.revision)
     kept = {write.key: check_value(write.key, write.value, settings) for write in transaction.writes}
     answer = check_value(Key("(answer)"), transaction.answer, settings)
     check_total(sum(value.size for value in kept.values()) + answer.size, settings)
@@ -41,6 +40,11 @@ def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms
         writes=tuple(Write(write.key, write.revision, kept[write.key].value) for write in transaction.writes),
         answer=answer.value or {},
     )
+
+
+def check_revision(key: Key, revision: int) -> None:
+    if not 0 <= revision < _REVISIONS:
+        raise InvalidRequest(f"cell {key!r}: {revision} is no revision; 0 means 'does not exist'")
 
 
 def check_id(transaction_id: str, settings: KernelSettings, now_ms: int) -> TransactionId:

@@ -69,6 +69,11 @@ def name_prefix_of_cells(prefix: str) -> str:
     return f"cells/{_encoded_path(Key(prefix))}/" if prefix else "cells/"
 
 
+def is_below(key: Key, prefix: str) -> bool:
+    """Whether the key lies below this key prefix, by whole segments. Everything lies below the empty one."""
+    return not prefix or key.startswith(f"{prefix}/")
+
+
 def _encoded_path(key: Key) -> str:
     return "/".join(_encoded_segment(segment) for segment in segments_of(key))
 

@@ -212,19 +212,64 @@ class CellStore(Protocol):
         """Open a transaction. Idempotent by id and hash."""
         ...
 
-    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+    async def read_in(
+        self, transaction_id: TransactionId, keys: Iterable[Key], *, note: bool = True
+    ) -> Mapping[Key, Cell]:
         """Read inside an open transaction: staged values first, everything else as of one instant.
 
         A staged cell is shown at its base revision plus one, with this transaction as writer. What is read
         becomes part of the read set. Raises `SnapshotTooOld` where the store cannot show that instant any more.
+
+        With `note` false the cells are shown the same, but do not become part of the read set: the caller may hand
+        those it depends on to `stage` as `seen`. Nothing is written, and a transaction that is sealed or prepared may
+        still be read this way. A store that keeps no history shows them as of one instant with everything noted, but
+        does not pin them: another such read may show a later one.
         """
         ...
 
-    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+    async def scan_in(
+        self, transaction_id: TransactionId, prefix: str, after: str | None = None, limit: int = 100
+    ) -> CellPage:
+        """A page of live cells below `prefix`, as seen from inside an open, sealed or prepared transaction.
+
+        Staged cells first: what it creates is in, what it removes is out. Everything else is as of the transaction's
+        instant where the store keeps history (SQL); a store that keeps none (documents) shows it as it is now, so
+        there two pages may be of two instants. Raises `SnapshotTooOld` if a cell of the page has been noted and has
+        moved since. Nothing becomes part of the read set.
+        Order, cursor and short pages are as for `scan`; a page may also be longer than `limit`, by what is staged.
+        """
+        ...
+
+    async def stage(
+        self,
+        transaction_id: TransactionId,
+        operation_id: str,
+        writes: Mapping[Key, Value | None],
+        *,
+        seen: Mapping[Key, Cell] | None = None,
+    ) -> None:
         """Stage these values; the last one staged for a cell wins. The same operation id is staged once.
 
         The base revision of a cell is the one this transaction has read; a cell not read before is based on
         what the transaction would read now. Costs the same however much is staged already.
+
+        `seen` are cells as `read_in` of this transaction has shown them, unchanged, and what these writes were planned
+        on. In the same atomic step they are compared and noted. Raises `StagedMeanwhile`, with nothing staged, if one
+        of them has been staged (or staged again, to another value) since it was shown. Those that were not staged
+        become part of the read set at the revision shown, which is also the base of a write to them.
+        An operation id that is staged already is acknowledged before any of this.
+        All reads stay of one instant: a store with history raises `InvalidRequest` for a revision that this
+        transaction cannot have been shown; one without raises `SnapshotTooOld` if the cell was noted at another
+        revision before, and whatever else has moved is found at the commit.
+        """
+        ...
+
+    async def contents(self, transaction_id: TransactionId) -> Transaction:
+        """What the transaction holds by now: its writes with their base revisions, its read set. Changes nothing.
+
+        Of an open one this is the plan that `seal` would make at this moment (`sealed` tells whether it has been
+        sealed: only then can it be committed); of any other it is what its record says. Under snapshot isolation
+        there are no reads. Raises `TransactionNotFound` if there is no record.
         """
         ...
 

@@ -64,8 +64,8 @@ class Reader:
         fetched = await self._read_all(missing)
         return {key: known.get(key) or fetched[key] for key in keys}
 
-    async def page(self, prefix: str, after: str | None, limit: int) -> CellPage:
-        """Live cells below a prefix, in the order of their document names. Not a cut.
+    async def page(self, prefix: str, after: str | None, limit: int, *, tombstones: bool = False) -> CellPage:
+        """Live cells (or all there are) below a prefix, in the order of their document names. Not a cut.
 
         One round lists, one reads the cells that are not remembered at the listed version, one reads the records
         of those that are locked.
@@ -76,7 +76,7 @@ class Reader:
         cells: list[Cell] = []
         for key, seen in resolved.items():
             cell = (await self.cut([key]))[key] if seen.blocks_readers else seen.cell
-            if cell.exists:
+            if cell.exists or tombstones:
                 cells.append(cell)
         return CellPage(tuple(cells), entries[-1].name if len(entries) == limit else None)
 

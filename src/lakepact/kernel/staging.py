@@ -5,22 +5,28 @@ is in the plan, and nothing is acknowledged afterwards.
 
 Reads are of one instant. A document store keeps no history, so each new cell is read in one cut with all that were
 seen before; if one of those has moved, the instant cannot be shown any more and the read is refused.
+
+A caller may instead look without leaving a trace (`overlay`), plan, and stage with what it was shown. That is compared
+with the log up to the very place the entry takes, and noted in the same entry: creation makes it one atomic step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lakepact.errors import OutcomeUnknown, SnapshotTooOld, StoreUnavailable, TransactionNotFound, WrongState
+from lakepact.errors import LakepactError, OutcomeUnknown, StoreUnavailable, WrongState
 from lakepact.kernel import checks, decide
 from lakepact.kernel.access import Access, RecordVersion
 from lakepact.kernel.checks import CheckedValue
 from lakepact.kernel.documents import StagedEntry
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Isolation, Read, State, Transaction, TransactionRecord, Value, Write
+from lakepact.kernel.model import Cell, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.openrecord import found_record, live_record
+from lakepact.kernel.overlay import check_unmoved, in_one_instant, plan_of, too_old
 from lakepact.kernel.protocol import closed
 from lakepact.kernel.reader import Reader
+from lakepact.kernel.seen import Seen
 from lakepact.kernel.staginglog import LogKeeper, StagingLog, StagingLogs
 
 
@@ -51,24 +57,20 @@ class Staging:
         created = await self._access.write_record(None, record)
         if created is not None:
             return created.document.public()
-        existing = await self._record(transaction_id)
+        existing = await found_record(self._access, transaction_id)
         decide.check_hash(existing.document, request_hash)
         return existing.document.public()
 
     async def read_in(self, transaction_id: TransactionId, keys: Sequence[Key]) -> dict[Key, Cell]:
-        await self._live_record(transaction_id, State.OPEN)
+        await live_record(self._access, transaction_id, State.OPEN)
         while True:
             # What was seen before is taken down once, and so is the next place in the log: if another call takes it
             # while the cut is read, that call may have seen cells of its own, and the cut is read again with them.
             log = await self._keeper.refreshed(transaction_id)
             place, seen = log.length + 1, dict(log.seen)
-            staged = {
-                key: Cell(key, (log.base(key) or 0) + 1, log.staged[key], transaction_id)
-                for key in keys
-                if key in log.staged
-            }
+            staged = {key: log.shown(transaction_id, key) for key in keys if key in log.staged}
             outside = [key for key in keys if key not in staged]
-            cells = await self._in_one_instant(seen, outside)
+            cells = await in_one_instant(self._reader, seen, outside)
             reads = {key: cells[key].revision for key in outside if key not in seen}
             if not reads or await self._append_reads(transaction_id, log, place, reads):
                 return {key: staged.get(key) or cells[key] for key in keys}
@@ -84,45 +86,63 @@ class Staging:
         except OutcomeUnknown as error:
             raise StoreUnavailable(f"what transaction {transaction_id} read could not be noted: {error}") from error
 
-    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, CheckedValue]) -> None:
+    async def stage(
+        self,
+        transaction_id: TransactionId,
+        operation_id: str,
+        writes: Mapping[Key, CheckedValue],
+        planned_on: Mapping[Key, Seen],
+    ) -> None:
         log = await self._keeper.remembered(transaction_id)
         while operation_id not in log.operations:
             if log.sealed:
                 raise _sealed(transaction_id)
             place = log.length + 1
-            bases = await self._bases(transaction_id, log, [key for key in writes if log.base(key) is None])
-            checks.check_cell_count(log.count_with([*writes]), self._access.settings)
+            objection = log.outdated(transaction_id, planned_on) or _noted_otherwise(log, planned_on)
+            if objection is not None:
+                # What is remembered may be old: this very operation may have been staged through another process.
+                if await self._keeper.look_on(transaction_id, place - 1):
+                    continue
+                raise objection
+            reads = {key: seen.revision for key, seen in planned_on.items() if not seen.staged and key not in log.seen}
+            unknown = [key for key in writes if key not in reads and log.base(key) is None]
+            bases = await self._bases(transaction_id, log, reads, unknown)
+            checks.check_cell_count(log.count_with([*writes, *reads]), self._access.settings)
             checks.check_total(log.size_with({key: value.size for key, value in writes.items()}), self._access.settings)
             values = {key: checked.value for key, checked in writes.items()}
             # Whether the log has grown elsewhere shows when we append: then what stands there is folded, and once more.
-            await self._keeper.append(log, self._entry(transaction_id, place, operation_id, values, bases))
+            await self._keeper.append(log, self._entry(transaction_id, place, operation_id, values, bases, reads=reads))
 
-    async def _bases(self, transaction_id: TransactionId, log: StagingLog, unknown: Sequence[Key]) -> dict[Key, int]:
+    async def _bases(
+        self, transaction_id: TransactionId, log: StagingLog, reads: Mapping[Key, int], unknown: Sequence[Key]
+    ) -> dict[Key, int]:
         """The revisions that cells not seen before are based on; and the record is looked at, in the same round.
 
         A blind write shows nothing to anyone, so under serializable isolation its base needs no cut: whatever else
-        was read is validated at the commit. Under snapshot isolation it is not, so there the base must be of the
-        same instant as everything that was read.
+        was read, in this call (`reads`) or before, is validated at the commit. Under snapshot isolation it is not, so
+        there all of it must be of one instant before it is noted.
         """
         bases: dict[Key, int] = {}
 
         async def check_open() -> None:
-            log.isolation = (await self._live_record(transaction_id, State.OPEN)).document.isolation
+            log.isolation = (await live_record(self._access, transaction_id, State.OPEN)).document.isolation
 
         async def find_base(key: Key) -> None:
             bases[key] = (await self._reader.cut([key]))[key].revision
 
-        if log.seen and unknown and log.isolation is not Isolation.SERIALIZABLE:
+        if (reads or (log.seen and unknown)) and log.isolation is not Isolation.SERIALIZABLE:
+            noted = dict(log.seen)
             await check_open()
             if log.isolation is Isolation.SNAPSHOT:
-                cells = await self._in_one_instant(dict(log.seen), unknown)
-                return {key: cell.revision for key, cell in cells.items()}
+                cells = await in_one_instant(self._reader, noted, [*reads, *unknown])
+                check_unmoved(reads, cells)
+                return {key: cells[key].revision for key in unknown}
         await self._access.tasks.all([check_open(), *(find_base(key) for key in unknown)])
         return bases
 
     async def seal(self, transaction_id: TransactionId, answer: Value) -> Transaction:
         anything_but_aborted = [state for state in State if state is not State.ABORTED]
-        record = (await self._live_record(transaction_id, *anything_but_aborted)).document
+        record = (await live_record(self._access, transaction_id, *anything_but_aborted)).document
         if record.state.final:
             # Decided already: the caller commits again to hear the answer again.
             decided = record.public()
@@ -130,15 +150,7 @@ class Staging:
         log = await self._keeper.refreshed(transaction_id)
         while not log.sealed:
             await self._keeper.append(log, self._entry(transaction_id, log.length + 1, sealed=True))
-        reads = log.seen if record.isolation is Isolation.SERIALIZABLE else {}
-        return Transaction(
-            id=transaction_id,
-            request_hash=record.request_hash,
-            writes=tuple(Write(key, log.base(key) or 0, value) for key, value in log.staged.items()),
-            reads=tuple(Read(key, revision) for key, revision in reads.items() if key not in log.staged),
-            answer=answer,
-            sealed=True,
-        )
+        return plan_of(transaction_id, record.request_hash, log, record.isolation, answer, sealed=True)
 
     def _entry(
         self,
@@ -165,7 +177,7 @@ class Staging:
     async def renew(self, transaction_id: TransactionId, ttl_s: float) -> TransactionRecord:
         attempt = 0
         while True:
-            version = await self._live_record(transaction_id, State.OPEN, State.PREPARED)
+            version = await live_record(self._access, transaction_id, State.OPEN, State.PREPARED)
             record = version.document
             wanted_ms = max(record.expires_ms or 0, self._access.now_ms() + int(ttl_s * 1000))
             if record.expires_ms == wanted_ms:
@@ -179,7 +191,7 @@ class Staging:
     async def abort(self, transaction_id: TransactionId) -> RecordVersion:
         attempt = 0
         while True:
-            version = await self._record(transaction_id)
+            version = await found_record(self._access, transaction_id)
             match version.document.state:
                 case State.ABORTED:
                     self._keeper.forget(transaction_id)
@@ -197,54 +209,14 @@ class Staging:
                     raise closed(version.document)
             attempt += 1
 
-    # --- reading at one instant ---
 
-    async def _in_one_instant(self, seen: Mapping[Key, int], keys: Sequence[Key]) -> dict[Key, Cell]:
-        """These cells as of the one instant all reads of this transaction share.
-
-        Cells seen before are the same as long as their revision is. A new one must be read in one cut with them.
-        """
-        new = [key for key in keys if key not in seen]
-        cells = await self._reader.cut(list(dict.fromkeys([*seen, *keys])) if new else list(keys))
-        for key, cell in cells.items():
-            if seen.get(key, cell.revision) != cell.revision:
-                raise SnapshotTooOld(
-                    f"cell {key!r} was read at revision {seen[key]} and is now at {cell.revision}; this store "
-                    f"keeps no older state. Abort the transaction and run it again"
-                )
-        return {key: cells[key] for key in keys}
-
-    # --- the record ---
-
-    async def _record(self, transaction_id: TransactionId) -> RecordVersion:
-        version = await self._access.record(transaction_id)
-        if version is None:
-            raise TransactionNotFound(f"there is no transaction {transaction_id}; begin it first")
-        return version
-
-    async def _live_record(self, transaction_id: TransactionId, *allowed: State) -> RecordVersion:
-        """The record, in one of these states and not past its time. One that is past it is aborted on the way.
-
-        Only what the record says is told to the caller: if our abort was refused, somebody may have renewed it.
-        """
-        attempt = 0
-        while True:
-            version = await self._record(transaction_id)
-            record = version.document
-            if decide.expired(record, self._access.now_ms()):
-                aborted = decide.aborted(record, self._access.now_ms())
-                if await self._access.swap_record_once(version, aborted) is None:
-                    await self._access.pause(attempt)
-            elif record.state in allowed:
-                return version
-            elif record.state.final:
-                raise closed(record)
-            else:
-                raise WrongState(
-                    f"transaction {record.id} is {record.state.value}; this step needs it to be "
-                    f"{' or '.join(state.value for state in allowed)}. Look it up to learn how it ends"
-                )
-            attempt += 1
+def _noted_otherwise(log: StagingLog, planned_on: Mapping[Key, Seen]) -> LakepactError | None:
+    """What to say if one of these cells was noted at another revision than it was shown at: two instants."""
+    for key, seen in planned_on.items():
+        noted = log.seen.get(key, seen.revision)
+        if not seen.staged and noted != seen.revision:
+            return too_old(key, min(noted, seen.revision), max(noted, seen.revision))
+    return None
 
 
 def _sealed(transaction_id: TransactionId) -> WrongState:

@@ -8,15 +8,18 @@ what a process meant to store.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import orjson
 
+from lakepact.errors import LakepactError
 from lakepact.kernel.access import Access, Remembered
 from lakepact.kernel.documents import StagedEntry, name_prefix_of_staged, sequence_of_staged_name
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Isolation, Value
+from lakepact.kernel.model import Cell, Isolation, Read, Value, Write
+from lakepact.kernel.seen import Seen, json_text, staged_meanwhile
 
 
 @dataclass(slots=True)
@@ -55,6 +58,22 @@ class StagingLog:
         """The revision a write of this cell is based on: what was read, else what it was when first written."""
         return self.seen.get(key, self.bases.get(key))
 
+    def shown(self, transaction_id: TransactionId, key: Key) -> Cell:
+        """A staged cell as it is seen from inside."""
+        return Cell(key, (self.base(key) or 0) + 1, self.staged[key], transaction_id)
+
+    def outdated(self, transaction_id: TransactionId, planned_on: Mapping[Key, Seen]) -> LakepactError | None:
+        """What to say if one of these cells is no longer staged, or not staged, as it was shown."""
+        for key, seen in planned_on.items():
+            if seen.outdated(key in self.staged, json_text(key, self.staged.get(key))):
+                return staged_meanwhile(transaction_id, key)
+        return None
+
+    def plan(self) -> tuple[tuple[Write, ...], tuple[Read, ...]]:
+        """What it all comes to: the last value of each cell on its first base, and what was only read."""
+        writes = tuple(Write(key, self.base(key) or 0, value) for key, value in self.staged.items())
+        return writes, tuple(Read(key, revision) for key, revision in self.seen.items() if key not in self.staged)
+
     def count_with(self, keys: list[Key]) -> int:
         """How many cells the transaction names once these are among them."""
         return len(self.seen.keys() | self.staged.keys() | set(keys))
@@ -92,6 +111,15 @@ class LogKeeper:
                 break
             log.fold(entry)
         return log
+
+    async def look_on(self, transaction_id: TransactionId, length: int) -> bool:
+        """Whether the log has grown beyond this length. If so, what was appended is folded in."""
+        entry = await self._access.staged_entry(transaction_id, length + 1)
+        if entry is None:
+            return False
+        (await self.remembered(transaction_id)).fold(entry)
+        await self.refreshed(transaction_id)
+        return True
 
     async def append(self, log: StagingLog, entry: StagedEntry) -> bool:
         """Write the entry at its place, and fold what stands there now. Whether that is this operation."""

@@ -67,6 +67,7 @@ class Service:
     asgi: Application
     routes: tuple[Route, ...]
     draining: Draining
+    upkeep: Runner
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -112,7 +113,7 @@ async def build(settings: Settings) -> Service:
             startup=startup,
             shutdown=runner.stop,
         )
-        return Service(application, routes, draining, stack.pop_all())
+        return Service(application, routes, draining, runner, stack.pop_all())
     raise AssertionError("unreachable")
 
 

@@ -32,6 +32,7 @@ from lakepact.kernel.model import (
     Value,
 )
 from lakepact.kernel.ports import Clock, Rng
+from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores.postgres_commit import Deciding
 from lakepact.stores.postgres_schema import prepare_schema
@@ -45,6 +46,7 @@ from lakepact.stores.sql_codec import (
     encode_properties,
     encode_staged,
     encode_transaction,
+    key_range,
     legal_key,
     legal_keys,
     pass_size,
@@ -102,13 +104,17 @@ class PostgresCells:
         return {key: found.get(key) or Cell(key) for key in wanted}
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        self._check_scan(prefix, after, limit)
+        first, last = key_range(prefix, after)
+        rows = await self._database.call().rows(self._statements.scan, first, last, limit)
+        return CellPage(tuple(cell_of(*row) for row in rows), rows[-1][0] if len(rows) == limit else None)
+
+    def _check_scan(self, prefix: str, after: str | None, limit: int) -> None:
         check_limit(limit, self._settings)
         if prefix:
             legal_key(prefix, self._settings)
-        first, last = (f"{prefix}/", f"{prefix}0") if prefix else ("", "\U0010ffff")
-        start = max(first, storable_text("after", after or ""))
-        rows = await self._database.call().rows(self._statements.scan, start, last, limit)
-        return CellPage(tuple(cell_of(*row) for row in rows), rows[-1][0] if len(rows) == limit else None)
+        if after is not None:
+            storable_text("after", after)
 
     async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
         request = encode_transaction(transaction, self._settings, self._clock.now_ms())
@@ -145,14 +151,36 @@ class PostgresCells:
         encoded = encode_properties(properties)
         return await self._staging(checked_id).begin(request_hash, lifetime_s, isolation, encoded)
 
-    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
-        checked_id = parse_transaction_id(transaction_id)
-        return await self._staging(checked_id).read_in(legal_keys(keys, self._settings))
+    async def read_in(
+        self, transaction_id: TransactionId, keys: Iterable[Key], *, note: bool = True
+    ) -> Mapping[Key, Cell]:
+        staging = self._staging(parse_transaction_id(transaction_id))
+        wanted = legal_keys(keys, self._settings)
+        return await (staging.read_in(wanted) if note else staging.look(wanted))
 
-    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+    async def scan_in(
+        self, transaction_id: TransactionId, prefix: str, after: str | None = None, limit: int = 100
+    ) -> CellPage:
+        checked_id = parse_transaction_id(transaction_id)
+        self._check_scan(prefix, after, limit)
+        return await self._staging(checked_id).scan(prefix, after, limit)
+
+    async def stage(
+        self,
+        transaction_id: TransactionId,
+        operation_id: str,
+        writes: Mapping[Key, Value | None],
+        *,
+        seen: Mapping[Key, Cell] | None = None,
+    ) -> None:
         checked_id = parse_transaction_id(transaction_id)
         storable_text("operation_id", operation_id)
-        await self._staging(checked_id).stage(operation_id, encode_staged(writes, self._settings))
+        encoded = encode_staged(writes, self._settings)
+        planned_on = check_seen(checked_id, seen, self._settings)
+        await self._staging(checked_id).stage(operation_id, encoded, planned_on)
+
+    async def contents(self, transaction_id: TransactionId) -> Transaction:
+        return await self._staging(parse_transaction_id(transaction_id)).contents()
 
     async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
         checked_id = parse_transaction_id(transaction_id)

@@ -12,11 +12,13 @@ Functions judge as little as possible. A row of this id that is not in the expec
     LP003  the transaction would exceed the limit named in the detail
     LP004  the past of an open transaction is no longer there
     LP005  stored state contradicts itself
+    LP006  the cell named in the detail is no longer staged as it was shown
+    LP007  the transaction cannot have been shown the cell named in the detail at that revision
 
 Rows are locked in key order: new cells first, all in one statement, then those that exist. Whoever waits while
 inserting holds no row that others can see yet, so the two steps cannot wait for each other in a circle.
 
-An overwritten value goes to the history only while some transaction is open. A commit takes a shared advisory lock and
+An overwritten value goes to the history only while some transaction is open, or was and is prepared now. A commit takes a shared advisory lock and
 looks for open transactions after that. A transaction that begins makes its row visible first, then waits until every
 commit that held the lock at that time has ended, and takes its snapshot last. So a commit that saw no open
 transaction has ended before the snapshot of any, and is in its past; nobody who commits ever waits for a beginning.
@@ -49,6 +51,17 @@ RETURNS TABLE (revision bigint, value text, writer text) LANGUAGE sql STABLE AS 
            AND NOT pg_visible_in_snapshot(h.replaced, p_snapshot) LIMIT 1)
         LIMIT 1
     ) v ON true
+$body$;
+
+
+-- Whether somebody may still ask for what is about to be overwritten.
+CREATE FUNCTION {schema}.remembering_{version}() RETURNS boolean LANGUAGE plpgsql AS $body$
+BEGIN
+    -- A prepared transaction that was never open has no instant, and is not sealed.
+    RETURN EXISTS (
+        SELECT FROM {schema}.transactions
+        WHERE decided_ms IS NULL AND state IN ('open', 'prepared') AND (state = 'open' OR sealed));
+END
 $body$;
 
 
@@ -98,7 +111,7 @@ BEGIN
                 END IF;
             END IF;
             IF p_keys <> '{}' THEN
-                IF EXISTS (SELECT FROM {schema}.transactions WHERE state = 'open' AND decided_ms IS NULL) THEN
+                IF {schema}.remembering_{version}() THEN
                     -- A revision names one value for ever: what is kept here is what is replaced below, or nothing is.
                     INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
                     SELECT c.key, c.revision, c.value, c.writer, c.xid, v_xid
@@ -202,7 +215,7 @@ BEGIN
     END IF;
 
     IF p_keys <> '{}' THEN
-        IF EXISTS (SELECT FROM {schema}.transactions WHERE state = 'open' AND decided_ms IS NULL) THEN
+        IF {schema}.remembering_{version}() THEN
             INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
             SELECT key, revision, value, writer, xid, v_xid FROM {schema}.cells
             WHERE key = ANY (p_keys) AND revision > 0;
@@ -300,7 +313,7 @@ BEGIN
     ) THEN
         RAISE EXCEPTION 'the cells of prepared transaction % have moved', p_id USING ERRCODE = 'LP005';
     END IF;
-    IF EXISTS (SELECT FROM {schema}.transactions WHERE state = 'open' AND decided_ms IS NULL) THEN
+    IF {schema}.remembering_{version}() THEN
         INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
         SELECT c.key, c.revision, c.value, c.writer, c.xid, v_xid
         FROM {schema}.staged s JOIN {schema}.cells c ON c.key = s.key
@@ -392,6 +405,63 @@ END
 $body$;
 
 
+-- The instant of a transaction that one may look at from inside.
+CREATE FUNCTION {schema}.instant_{version}(p_id text, p_now bigint) RETURNS pg_snapshot LANGUAGE plpgsql AS $body$
+DECLARE
+    v_snapshot pg_snapshot;
+BEGIN
+    SELECT snapshot INTO v_snapshot FROM {schema}.transactions
+    WHERE id = p_id AND (state = 'open' OR (state = 'prepared' AND sealed)) AND expires_ms > p_now;
+    IF v_snapshot IS NULL THEN
+        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
+    END IF;
+    RETURN v_snapshot;
+END
+$body$;
+
+
+-- The cells as seen from inside: what is staged, over everything else as of the transaction's instant.
+CREATE FUNCTION {schema}.inside_{version}(p_id text, p_snapshot pg_snapshot, p_keys text[])
+RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE sql STABLE AS $body$
+    SELECT k.key,
+           CASE WHEN s.written THEN s.base + 1 ELSE a.revision END,
+           CASE WHEN s.written THEN s.value ELSE a.value END,
+           CASE WHEN s.written THEN p_id ELSE a.writer END
+    FROM unnest(p_keys) AS k (key)
+    CROSS JOIN LATERAL {schema}.as_of_{version}(p_snapshot, k.key) a
+    LEFT JOIN {schema}.staged s ON s.transaction_id = p_id AND s.key = k.key
+$body$;
+
+
+-- Read inside a transaction without a trace.
+CREATE FUNCTION {schema}.look_{version}(p_id text, p_now bigint, p_keys text[])
+RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
+BEGIN
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, {schema}.instant_{version}(p_id, p_now), p_keys);
+END
+$body$;
+
+
+-- The next keys of a range that have a row or are staged, as seen from inside; whoever asks leaves out what is not there.
+CREATE FUNCTION {schema}.scan_in_{version}(p_id text, p_now bigint, p_first text, p_last text, p_limit bigint)
+RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
+#variable_conflict use_column
+DECLARE
+    v_snapshot pg_snapshot := {schema}.instant_{version}(p_id, p_now);
+BEGIN
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, v_snapshot, ARRAY(
+        SELECT n.key FROM (
+            (SELECT c.key FROM {schema}.cells c WHERE c.key > p_first AND c.key < p_last ORDER BY c.key LIMIT p_limit)
+            UNION
+            (SELECT s.key FROM {schema}.staged s
+             WHERE s.transaction_id = p_id AND s.written AND s.key > p_first AND s.key < p_last
+             ORDER BY s.key LIMIT p_limit)
+        ) n ORDER BY n.key LIMIT p_limit
+    ));
+END
+$body$;
+
+
 -- Read inside an open transaction; under serializable isolation remember what was read.
 CREATE FUNCTION {schema}.read_in_{version}(p_id text, p_now bigint, p_keys text[], p_max_cells bigint)
 RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
@@ -432,31 +502,29 @@ BEGIN
             RAISE EXCEPTION 'too many' USING ERRCODE = 'LP003', DETAIL = format('cells %s', v_count);
         END IF;
     END IF;
-    RETURN QUERY
-        SELECT k.key,
-               CASE WHEN s.written THEN s.base + 1 ELSE a.revision END,
-               CASE WHEN s.written THEN s.value ELSE a.value END,
-               CASE WHEN s.written THEN p_id ELSE a.writer END
-        FROM unnest(p_keys) AS k (key)
-        CROSS JOIN LATERAL {schema}.as_of_{version}(v_snapshot, k.key) a
-        LEFT JOIN {schema}.staged s ON s.transaction_id = p_id AND s.key = k.key;
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, v_snapshot, p_keys);
 END
 $body$;
 
 
--- Stage these values, once for this operation id.
+-- Stage these values, once for this operation id, if what they were planned on is still staged, or not, as shown.
 CREATE FUNCTION {schema}.stage_{version}(
     p_id text, p_now bigint, p_operation text, p_keys text[], p_values text[], p_bytes bigint,
-    p_max_cells bigint, p_max_bytes bigint
+    p_max_cells bigint, p_max_bytes bigint,
+    p_seen_keys text[], p_seen_revisions bigint[], p_seen_staged boolean[], p_seen_values text[]
 ) RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_snapshot pg_snapshot;
+    v_isolation text;
+    v_key text;
+    v_revision bigint;
+    v_noted bigint := 0;
     v_known bigint;
     v_replaced bigint;
     v_count bigint;
     v_bytes bigint;
 BEGIN
-    SELECT snapshot INTO v_snapshot FROM {schema}.transactions
+    SELECT snapshot, isolation INTO v_snapshot, v_isolation FROM {schema}.transactions
     WHERE id = p_id AND state = 'open' AND NOT sealed AND expires_ms > p_now AND snapshot IS NOT NULL
     FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -469,8 +537,35 @@ BEGIN
         RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
     END IF;
     INSERT INTO {schema}.operations (transaction_id, operation_id) VALUES (p_id, p_operation) ON CONFLICT DO NOTHING;
-    IF NOT FOUND OR p_keys = '{}' THEN
+    IF NOT FOUND OR (p_keys = '{}' AND p_seen_keys = '{}') THEN
         RETURN;
+    END IF;
+    IF p_seen_keys <> '{}' THEN
+        SELECT n.key INTO v_key
+        FROM unnest(p_seen_keys, p_seen_staged, p_seen_values) AS n (key, staged, value)
+        LEFT JOIN {schema}.staged s ON s.transaction_id = p_id AND s.key = n.key
+        WHERE coalesce(s.written, false) <> n.staged OR (n.staged AND s.value IS DISTINCT FROM n.value) LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'staged meanwhile' USING ERRCODE = 'LP006', DETAIL = v_key;
+        END IF;
+        SELECT n.key, coalesce(s.base, a.revision) INTO v_key, v_revision
+        FROM unnest(p_seen_keys, p_seen_revisions, p_seen_staged) AS n (key, revision, staged)
+        CROSS JOIN LATERAL {schema}.as_of_{version}(v_snapshot, n.key) a
+        LEFT JOIN {schema}.staged s ON s.transaction_id = p_id AND s.key = n.key
+        WHERE NOT n.staged AND coalesce(s.base, a.revision) <> n.revision LIMIT 1;
+        IF FOUND THEN
+            IF v_revision < 0 THEN
+                RAISE EXCEPTION 'too old' USING ERRCODE = 'LP004';
+            END IF;
+            RAISE EXCEPTION 'never shown' USING ERRCODE = 'LP007', DETAIL = v_key;
+        END IF;
+        IF v_isolation = 'serializable' THEN
+            INSERT INTO {schema}.staged (transaction_id, key, base, written)
+            SELECT p_id, n.key, n.revision, false
+            FROM unnest(p_seen_keys, p_seen_revisions, p_seen_staged) AS n (key, revision, staged)
+            WHERE NOT n.staged ON CONFLICT (transaction_id, key) DO NOTHING;
+            GET DIAGNOSTICS v_noted = ROW_COUNT;
+        END IF;
     END IF;
     SELECT count(*), coalesce(sum(octet_length(value)), 0) INTO v_known, v_replaced
     FROM {schema}.staged WHERE transaction_id = p_id AND key = ANY (p_keys);
@@ -484,7 +579,7 @@ BEGIN
         RAISE EXCEPTION 'too old' USING ERRCODE = 'LP004';
     END IF;
     UPDATE {schema}.transactions
-    SET cell_count = cell_count + cardinality(p_keys) - v_known, value_bytes = value_bytes + p_bytes - v_replaced
+    SET cell_count = cell_count + v_noted + cardinality(p_keys) - v_known, value_bytes = value_bytes + p_bytes - v_replaced
     WHERE id = p_id RETURNING cell_count, value_bytes INTO v_count, v_bytes;
     IF v_count > p_max_cells THEN
         RAISE EXCEPTION 'too many' USING ERRCODE = 'LP003', DETAIL = format('cells %s', v_count);
@@ -506,7 +601,7 @@ BEGIN
         SELECT ctid FROM {schema}.history WHERE replaced < (
             -- A transaction that has no instant yet may still get any: then nothing is deleted.
             SELECT coalesce(pg_snapshot_xmin(snapshot), '0') FROM {schema}.transactions
-            WHERE state = 'open' AND decided_ms IS NULL AND NOT sealed
+            WHERE decided_ms IS NULL AND state IN ('open', 'prepared') AND (state = 'open' OR sealed)
             UNION ALL
             SELECT pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY 1 LIMIT 1

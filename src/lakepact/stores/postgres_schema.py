@@ -141,6 +141,8 @@ async def _settle_in(connection: Any, schema: str) -> None:
         await connection.execute(
             f"DELETE FROM {schema}.{table} WHERE transaction_id = ANY ($1::text[])", [row[0] for row in ended]
         )
+    # One that is prepared holds its cells, and sees the others as they are from now on.
+    await connection.execute(f"UPDATE {schema}.transactions SET snapshot = NULL WHERE decided_ms IS NULL")
     await connection.execute(f"UPDATE {schema}.meta SET cluster = $1", here)
 
 

@@ -6,19 +6,21 @@ complete before the other begins. A staging call writes its own rows and that on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import asyncpg
 
 from lakepact.errors import LakepactError, SnapshotTooOld, TooManyCells, ValueTooLarge
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.model import Cell, CellPage, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.seen import Seen, never_shown, staged_meanwhile
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores import sql_decide as decide
 from lakepact.stores.postgres_call import TransactionCall
 from lakepact.stores.postgres_session import LONGEST_LOCK_WAIT_S
-from lakepact.stores.sql_codec import StagedCell, Stored, cell_of, staged_bytes
+from lakepact.stores.sql_codec import StagedCell, Stored, cell_of, key_range, staged_bytes
 from lakepact.stores.sql_decide import Step
 
 
@@ -50,13 +52,41 @@ class Staging(TransactionCall):
             except asyncpg.PostgresError as error:
                 await self._refused(error)
                 continue
-            if any(row[1] < 0 for row in rows):
-                raise _too_old(self._id)
-            found = {row[0]: cell_of(*row) for row in rows}
+            found = self._cells(rows)
             return {key: found[key] for key in keys}
 
-    async def stage(self, operation_id: str, writes: Mapping[Key, str | None]) -> None:
-        keys = sorted(writes)
+    async def look(self, keys: Sequence[Key]) -> dict[Key, Cell]:
+        found = self._cells(await self._look_inside(self._statements.look, keys))
+        return {key: found[key] for key in keys}
+
+    async def scan(self, prefix: str, after: str | None, limit: int) -> CellPage:
+        first, last = key_range(prefix, after)
+        found = self._cells(await self._look_inside(self._statements.scan_in, first, last, limit))
+        live = tuple(found[key] for key in sorted(found) if found[key].exists)
+        return CellPage(live, max(found) if len(found) == limit else None)
+
+    async def _look_inside(self, statement: str, *arguments: Any) -> Any:
+        while True:
+            try:
+                return await self._call.rows(statement, self._id, self._now_ms(), *arguments)
+            except asyncpg.PostgresError as error:
+                await self._refused(error, decide.on_looking)
+
+    def _cells(self, rows: Any) -> dict[Key, Cell]:
+        if any(row[1] < 0 for row in rows):
+            raise _too_old(self._id)
+        return {row[0]: cell_of(*row) for row in rows}
+
+    async def contents(self) -> Transaction:
+        rows = await self._call.rows(self._statements.contents, self._id)
+        if not rows:
+            raise decide.not_found(self._id)
+        staged = [StagedCell(*row[-4:]) for row in map(tuple, rows) if row[-4] is not None]
+        return Stored.of(tuple(rows[0])[:-4]).contents(staged)
+
+    async def stage(self, operation_id: str, writes: Mapping[Key, str | None], planned_on: Mapping[Key, Seen]) -> None:
+        keys, seen_keys = sorted(writes), sorted(planned_on)
+        seen = [planned_on[key] for key in seen_keys]
         while True:
             try:
                 await self._call.rows(
@@ -69,9 +99,21 @@ class Staging(TransactionCall):
                     staged_bytes(writes.values()),
                     self._settings.max_cells,
                     self._settings.max_transaction_bytes,
+                    seen_keys,
+                    [cell.revision for cell in seen],
+                    [cell.staged for cell in seen],
+                    [cell.text for cell in seen],
                 )
                 return
             except asyncpg.PostgresError as error:
+                match error.sqlstate:
+                    case "LP006":
+                        # A copy whose answer was lost may yet arrive, and find everything as it was shown again.
+                        self._call.check_nothing_lost()
+                        raise staged_meanwhile(self._id, error.detail) from None
+                    case "LP007":
+                        key = Key(error.detail)
+                        raise never_shown(self._id, key, planned_on[key].revision) from None
                 await self._refused(error)
 
     async def seal(self, answer: Value | None) -> Transaction:
@@ -101,19 +143,21 @@ class Staging(TransactionCall):
                 if error is not None:
                     raise error
 
-    async def _refused(self, error: asyncpg.PostgresError) -> None:
+    async def _refused(
+        self, error: asyncpg.PostgresError, judged: Callable[[Stored, int], Step] = decide.on_staging
+    ) -> None:
         """Return if the call should be tried again; else raise what the refusal of a function means."""
         match error.sqlstate:
             case "LP002":
                 stored = await self._look_again()
                 if stored is None:
                     raise decide.not_found(self._id)
-                if decide.on_staging(stored, self._now_ms()) is Step.EXPIRE:
+                if judged(stored, self._now_ms()) is Step.EXPIRE:
                     closed = await self._expired(stored)
                     if closed is not None:
                         raise closed
                 else:
-                    # Open after all: whoever began it did not live to give it its instant.
+                    # In order after all: whoever began it did not live to give it its instant.
                     await self._anchor()
             case "LP003":
                 raise _too_much(self._id, error.detail, self._settings) from None

@@ -21,11 +21,12 @@ class Statements:
         self.finish = function("finish", 6)
         self.anchor = function("anchor", 2)
         self.read_in = function("read_in", 4, "key, revision, value, writer")
-        self.stage = function("stage", 8)
+        self.look = function("look", 3, "key, revision, value, writer")
+        self.scan_in = function("scan_in", 5, "key, revision, value, writer")
+        self.stage = function("stage", 12)
         self.prune = function("prune", 1)
 
         self.read = f"SELECT key, revision, value, writer FROM {name}.cells WHERE key = ANY ($1::text[])"
-        # "0" is the character after "/", so `prefix/` and `prefix0` bound exactly the keys below a prefix.
         self.scan = (
             f"SELECT key, revision, value, writer FROM {name}.cells "
             f"WHERE key > $1 AND key < $2 AND value IS NOT NULL ORDER BY key LIMIT $3"
@@ -48,6 +49,11 @@ class Statements:
         )
         self.seal = f"UPDATE {name}.transactions SET sealed = true WHERE id = $1 AND state = 'open' AND expires_ms > $2"
         self.staged = f"SELECT key, base, written, value FROM {name}.staged WHERE transaction_id = $1 ORDER BY key"
+        # One statement, so that what is staged and whether it is still open are of one instant.
+        self.contents = (
+            f"SELECT {RECORD_COLUMNS}, key, base, written, value FROM {name}.transactions "
+            f"LEFT JOIN {name}.staged ON transaction_id = id AND state = 'open' WHERE id = $1 ORDER BY key"
+        )
         self.renew = (
             f"UPDATE {name}.transactions SET expires_ms = greatest(expires_ms, $3) "
             f"WHERE id = $1 AND state IN ('open', 'prepared') AND expires_ms > $2 RETURNING {RECORD_COLUMNS}"

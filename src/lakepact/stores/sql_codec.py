@@ -159,6 +159,13 @@ def legal_keys(keys: Iterable[Key], settings: KernelSettings) -> tuple[Key, ...]
     return unique
 
 
+def key_range(prefix: str, after: str | None) -> tuple[str, str]:
+    """Two keys, neither of them included, that bound what lies below the prefix and is still to come."""
+    # "0" is the character after "/", so `prefix/` and `prefix0` bound exactly the keys below a prefix.
+    first, last = (f"{prefix}/", f"{prefix}0") if prefix else ("", "\U0010ffff")
+    return max(first, after or ""), last
+
+
 def pass_size(limit: int) -> int:
     """How much one pass of upkeep may do: what was asked for, but never so much that others wait for it."""
     return max(1, min(limit, MAX_PASS))
@@ -283,6 +290,13 @@ class Stored:
         """What `seal` returns: the plan made of the staged cells, or the one it was decided or prepared with."""
         writes, reads = decode_plan(self.id, self.plan) if self.plan is not None else plan_of(staged, self.isolation)
         return Transaction(self.id, self.request_hash, writes, reads, answer or {}, sealed=True)
+
+    def contents(self, staged: Iterable[StagedCell]) -> Transaction:
+        """What the transaction holds by now: what is staged while it is open, and its plan from then on."""
+        writes, reads = decode_plan(self.id, self.plan) if self.plan is not None else plan_of(staged, self.isolation)
+        answer = decode_json(self.id, self.answer) or {}
+        sealed = self.sealed or self.state is not State.OPEN
+        return Transaction(self.id, self.request_hash, writes, reads, answer, sealed=sealed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def on_fail(stored: Stored, request_hash: str, now_ms: int) -> Committed | Faile
 
 
 def on_staging(stored: Stored, now_ms: int) -> Step:
-    """For `stage` and `read_in`."""
+    """For `stage`, and for reads that are noted."""
     if stored.state.final:
         raise closed(stored)
     if is_over(stored, now_ms):
@@ -79,6 +79,18 @@ def on_staging(stored: Stored, now_ms: int) -> Step:
     if stored.sealed:
         raise WrongState(f"transaction {stored.id} is sealed: its plan is made and takes no more reads or writes")
     return Step.GO_ON
+
+
+def on_looking(stored: Stored, now_ms: int) -> Step:
+    """For reads that leave no trace: these are allowed as long as the transaction has an instant and a plan."""
+    if stored.state.final:
+        raise closed(stored)
+    if is_over(stored, now_ms):
+        return Step.EXPIRE
+    # One that is prepared was open before if it has been sealed; else it has no instant of its own.
+    if stored.state is State.OPEN or (stored.state is State.PREPARED and stored.sealed):
+        return Step.GO_ON
+    raise WrongState(f"transaction {stored.id} is {stored.state.value}: there is nothing to see from inside it")
 
 
 def on_seal(stored: Stored, now_ms: int) -> Step:

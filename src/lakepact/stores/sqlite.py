@@ -37,9 +37,11 @@ from lakepact.kernel.model import (
     Value,
 )
 from lakepact.kernel.ports import Clock, Rng
+from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores import sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
 from lakepact.stores.sql_codec import (
+    Stored,
     encode_answer,
     encode_properties,
     encode_staged,
@@ -49,6 +51,7 @@ from lakepact.stores.sql_codec import (
     pass_size,
     storable_text,
 )
+from lakepact.stores.sql_decide import not_found
 from lakepact.stores.sql_retry import Patience
 from lakepact.stores.sqlite_schema import connect, explained, prepare_file
 from lakepact.stores.sqlite_writer import Work, Writer
@@ -98,12 +101,15 @@ class SqliteCells:
         return await self._look(lambda connection: sqlite_rows.read_cells(connection, wanted))
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
+        self._check_scan(prefix, after, limit)
+        return await self._look(lambda connection: sqlite_rows.scan_cells(connection, prefix, after, limit))
+
+    def _check_scan(self, prefix: str, after: str | None, limit: int) -> None:
         check_limit(limit, self._settings)
         if prefix:
             legal_key(prefix, self._settings)
         if after is not None:
             storable_text("after", after)
-        return await self._look(lambda connection: sqlite_rows.scan_cells(connection, prefix, after, limit))
 
     async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
         now_ms = self._clock.now_ms()
@@ -165,9 +171,15 @@ class SqliteCells:
             checked_id,
         )
 
-    async def read_in(self, transaction_id: TransactionId, keys: Iterable[Key]) -> Mapping[Key, Cell]:
+    async def read_in(
+        self, transaction_id: TransactionId, keys: Iterable[Key], *, note: bool = True
+    ) -> Mapping[Key, Cell]:
         checked_id = parse_transaction_id(transaction_id)
         wanted = legal_keys(keys, self._settings)
+        if not note:
+            return await self._look_inside(
+                checked_id, lambda connection, stored: sqlite_staging.look(connection, stored, wanted)
+            )
 
         def look(connection: sqlite3.Connection) -> dict[Key, Cell] | None:
             stored = sqlite_rows.load(connection, checked_id)
@@ -185,16 +197,44 @@ class SqliteCells:
             checked_id,
         )
 
-    async def stage(self, transaction_id: TransactionId, operation_id: str, writes: Mapping[Key, Value | None]) -> None:
+    async def scan_in(
+        self, transaction_id: TransactionId, prefix: str, after: str | None = None, limit: int = 100
+    ) -> CellPage:
+        self._check_scan(prefix, after, limit)
+        return await self._look_inside(
+            parse_transaction_id(transaction_id),
+            lambda connection, stored: sqlite_staging.page(connection, stored, prefix, after, limit),
+        )
+
+    async def stage(
+        self,
+        transaction_id: TransactionId,
+        operation_id: str,
+        writes: Mapping[Key, Value | None],
+        *,
+        seen: Mapping[Key, Cell] | None = None,
+    ) -> None:
         checked_id = parse_transaction_id(transaction_id)
         storable_text("operation_id", operation_id)
         encoded = encode_staged(writes, self._settings)
+        planned_on = check_seen(checked_id, seen, self._settings)
         await self._writer.submit(
             lambda work: sqlite_staging.stage(
-                work, checked_id, operation_id, encoded, self._settings, self._clock.now_ms()
+                work, checked_id, operation_id, encoded, planned_on, self._settings, self._clock.now_ms()
             ),
             checked_id,
         )
+
+    async def contents(self, transaction_id: TransactionId) -> Transaction:
+        checked_id = parse_transaction_id(transaction_id)
+
+        def look(connection: sqlite3.Connection) -> Transaction:
+            stored = sqlite_rows.load(connection, checked_id)
+            if stored is None:
+                raise not_found(checked_id)
+            return stored.contents(sqlite_rows.staged_cells(connection, checked_id))
+
+        return await self._look(look)
 
     async def seal(self, transaction_id: TransactionId, answer: Value | None = None) -> Transaction:
         checked_id = parse_transaction_id(transaction_id)
@@ -295,6 +335,19 @@ class SqliteCells:
         except RuntimeError:
             raise StoreUnavailable("the store is closed") from None
         return await future
+
+    async def _look_inside(self, transaction_id: TransactionId, look: Callable[[sqlite3.Connection, Stored], T]) -> T:
+        """Look from inside an open or prepared transaction. The writer is only troubled to end one that is over."""
+
+        def read(connection: sqlite3.Connection) -> tuple[T] | None:
+            stored = sqlite_staging.readable(connection, transaction_id, self._clock.now_ms())
+            return (look(connection, stored),) if stored is not None else None
+
+        while (found := await self._look(read)) is None:
+            await self._writer.submit(
+                lambda work: sqlite_staging.end_if_over(work, transaction_id, self._clock.now_ms()), transaction_id
+            )
+        return found[0]
 
     def _reading_connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._reader, "connection", None)

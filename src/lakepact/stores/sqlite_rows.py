@@ -14,7 +14,7 @@ import orjson
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, CellPage, State, TransactionPage
-from lakepact.stores.sql_codec import RECORD_COLUMNS, StagedCell, Stored, cell_of
+from lakepact.stores.sql_codec import RECORD_COLUMNS, StagedCell, Stored, cell_of, key_range
 
 
 def _json(texts: Iterable[str]) -> str:
@@ -42,14 +42,26 @@ def revisions_and_locks(connection: sqlite3.Connection, keys: Iterable[str]) -> 
 
 
 def scan_cells(connection: sqlite3.Connection, prefix: str, after: str | None, limit: int) -> CellPage:
-    # "0" is the character after "/", so these bounds hold exactly the keys below the prefix.
-    first, last = (f"{prefix}/", f"{prefix}0") if prefix else ("", "\U0010ffff")
+    first, last = key_range(prefix, after)
     rows = connection.execute(
         "SELECT key, revision, value, writer FROM cells WHERE key > ? AND key < ? AND value IS NOT NULL "
         "ORDER BY key LIMIT ?",
-        (max(first, after or ""), last, limit),
+        (first, last, limit),
     ).fetchall()
     return CellPage(tuple(cell_of(*row) for row in rows), rows[-1][0] if len(rows) == limit else None)
+
+
+def keys_in(
+    connection: sqlite3.Connection, transaction_id: TransactionId, prefix: str, after: str | None, limit: int
+) -> list[Key]:
+    """The next keys below a prefix that have a row or are staged, whatever is to be seen of them."""
+    first, last = key_range(prefix, after)
+    rows = connection.execute(
+        "SELECT key FROM (SELECT key FROM cells WHERE key > ? AND key < ? ORDER BY key LIMIT ?) UNION "
+        "SELECT key FROM staged WHERE transaction_id = ? AND written AND key > ? AND key < ? ORDER BY key LIMIT ?",
+        (first, last, limit, transaction_id, first, last, limit),
+    )
+    return [Key(row[0]) for row in rows]
 
 
 def load(connection: sqlite3.Connection, transaction_id: TransactionId) -> Stored | None:

@@ -1,4 +1,4 @@
-"""Open transactions in SQLite: begin, read, stage, seal, renew. Jobs of the writer thread.
+"""Open transactions in SQLite: begin, read, stage, seal, renew. Jobs of the writer thread, but for `look` and `page`.
 
 A staging call writes its own rows and one row of the record, so the thousandth costs what the first did. Sealing and
 staging are jobs of one thread under one write lock: whichever comes first is complete before the other begins, and
@@ -14,13 +14,14 @@ from lakepact.errors import TooManyCells
 from lakepact.kernel.checks import check_total
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.model import Cell, CellPage, Isolation, State, Transaction, TransactionRecord, Value
+from lakepact.kernel.seen import Seen, json_text, never_shown, staged_meanwhile
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores import sql_decide as decide
-from lakepact.stores.sql_codec import StagedCell, Stored, cell_of, staged_bytes
+from lakepact.stores.sql_codec import StagedCell, Stored, cell_of, decode_plan, staged_bytes
 from lakepact.stores.sql_decide import Step
 from lakepact.stores.sqlite_commit import end_expired
-from lakepact.stores.sqlite_rows import cells_as_of, load, staged_among, staged_cells
+from lakepact.stores.sqlite_rows import cells_as_of, keys_in, load, staged_among, staged_cells
 from lakepact.stores.sqlite_writer import Work
 
 
@@ -76,11 +77,47 @@ def view(
     }
 
 
+def readable(connection: sqlite3.Connection, transaction_id: TransactionId, now_ms: int) -> Stored | None:
+    """The transaction, if one may look from inside it. None if its time is over: then it is the writer's to end."""
+    stored = load(connection, transaction_id)
+    if stored is None:
+        raise decide.not_found(transaction_id)
+    return stored if decide.on_looking(stored, now_ms) is Step.GO_ON else None
+
+
+def end_if_over(work: Work, transaction_id: TransactionId, now_ms: int) -> None:
+    stored = load(work.connection, transaction_id)
+    if stored is None:
+        raise decide.not_found(transaction_id)
+    if decide.on_looking(stored, now_ms) is Step.EXPIRE:
+        raise end_expired(work, stored, now_ms)
+
+
+def look(connection: sqlite3.Connection, stored: Stored, keys: Sequence[Key]) -> dict[Key, Cell]:
+    """The cells as seen from inside, without a trace."""
+    if stored.plan is None:
+        return view(connection, stored.id, keys, staged_among(connection, stored.id, keys))
+    # Prepared: what was staged is in the plan.
+    writes, _ = decode_plan(stored.id, stored.plan)
+    planned = {
+        write.key: StagedCell(write.key, write.revision, True, json_text(write.key, write.value)) for write in writes
+    }
+    return view(connection, stored.id, keys, planned)
+
+
+def page(connection: sqlite3.Connection, stored: Stored, prefix: str, after: str | None, limit: int) -> CellPage:
+    """The live ones among the next keys, as seen from inside. (A prepared plan has a row for every key it names.)"""
+    keys = keys_in(connection, stored.id, prefix, after, limit)
+    cells = look(connection, stored, keys)
+    return CellPage(tuple(cell for cell in cells.values() if cell.exists), keys[-1] if len(keys) == limit else None)
+
+
 def stage(
     work: Work,
     transaction_id: TransactionId,
     operation_id: str,
     writes: Mapping[Key, str | None],
+    planned_on: Mapping[Key, Seen],
     settings: KernelSettings,
     now_ms: int,
 ) -> None:
@@ -88,15 +125,23 @@ def stage(
     if work.execute("SELECT 1 FROM operations WHERE transaction_id = ? AND operation_id = ?", operation).fetchone():
         # Staged before, so it is in the plan even if that has been sealed since.
         return
-    _open(work, transaction_id, now_ms)
+    stored = _open(work, transaction_id, now_ms)
     work.execute("INSERT INTO operations (transaction_id, operation_id) VALUES (?, ?)", operation)
-    if not writes:
+    keys = list(dict.fromkeys([*planned_on, *writes]))
+    if not keys:
         return
-    keys = list(writes)
     known = staged_among(work.connection, transaction_id, keys)
-    new = [key for key in keys if key not in known]
     began = work.execute("SELECT began FROM transactions WHERE id = ?", (transaction_id,)).fetchone()[0]
-    bases = cells_as_of(work.connection, began, new)
+    bases = cells_as_of(work.connection, began, [key for key in keys if key not in known])
+    _check_up_to_date(transaction_id, planned_on, known, bases)
+    new = [key for key in bases if key in writes]
+    if stored.isolation is Isolation.SERIALIZABLE:
+        noted = [key for key in bases if key not in writes]
+        work.executemany(
+            "INSERT INTO staged (transaction_id, key, base, written) VALUES (?, ?, ?, 0)",
+            [(transaction_id, key, bases[key].revision) for key in noted],
+        )
+        new += noted
     work.executemany(
         "INSERT INTO staged (transaction_id, key, base, written, value) VALUES (?, ?, ?, 1, ?) "
         "ON CONFLICT (transaction_id, key) DO UPDATE SET written = 1, value = excluded.value",
@@ -105,8 +150,23 @@ def stage(
             for key, value in writes.items()
         ],
     )
-    grown = staged_bytes(writes.values()) - staged_bytes(cell.value for cell in known.values())
+    grown = staged_bytes(writes.values()) - staged_bytes(known[key].value for key in writes if key in known)
     _count(work, transaction_id, len(new), grown, settings)
+
+
+def _check_up_to_date(
+    transaction_id: TransactionId,
+    planned_on: Mapping[Key, Seen],
+    known: Mapping[Key, StagedCell],
+    bases: Mapping[Key, Cell],
+) -> None:
+    """Whether every cell is staged, or not staged, as it was shown; and at the revision this transaction sees."""
+    for key, seen in planned_on.items():
+        now = known.get(key)
+        if seen.outdated(now is not None and now.written, now.value if now is not None else None):
+            raise staged_meanwhile(transaction_id, key)
+        if not seen.staged and seen.revision != (now.base if now is not None else bases[key].revision):
+            raise never_shown(transaction_id, key, seen.revision)
 
 
 def seal(work: Work, transaction_id: TransactionId, answer: Value | None, now_ms: int) -> Transaction:

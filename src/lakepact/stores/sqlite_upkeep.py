@@ -25,13 +25,13 @@ def recover(work: Work, limit: int, now_ms: int) -> Recovery:
 
 
 def _prune_history(work: Work, limit: int) -> int:
-    """Delete overwritten values that lie in the past of no open transaction any more."""
+    """Delete overwritten values that lie in the past of no open or prepared transaction any more."""
     return work.execute(
         """
         DELETE FROM history WHERE (key, revision) IN (
             SELECT key, revision FROM history h
             WHERE NOT EXISTS (
-                SELECT 1 FROM transactions WHERE state = 'open' AND decided_ms IS NULL
+                SELECT 1 FROM transactions WHERE state IN ('open', 'prepared') AND decided_ms IS NULL
                 AND began >= h.instant AND began < h.replaced
             ) LIMIT ?
         )""",

@@ -52,7 +52,8 @@ class Work:
         """The counter's value: every cell written now carries it."""
 
         self.newest_open = newest_open
-        """The largest number an open transaction has; None if there is no open one. See `sqlite_schema`."""
+        """The largest number an open transaction has, or one prepared since; None if there is none. See
+        `sqlite_schema`."""
 
     def restart(self) -> None:
         """Undo what this job has done so far."""
@@ -186,8 +187,9 @@ class Writer:
             self._connection = self._connect()
         self._connection.execute("BEGIN IMMEDIATE")
         instant, newest_open = self._connection.execute(
-            "SELECT value, (SELECT max(began) FROM transactions WHERE state = 'open' AND decided_ms IS NULL) "
-            "FROM instant"
+            "SELECT value, (SELECT max(began) FROM ("
+            "SELECT max(began) AS began FROM transactions WHERE state = 'open' AND decided_ms IS NULL UNION ALL "
+            "SELECT max(began) FROM transactions WHERE state = 'prepared' AND decided_ms IS NULL)) FROM instant"
         ).fetchone()
         return Work(self._connection, instant, newest_open)
 

@@ -148,13 +148,13 @@ class Receipts:
         metadata = await self._metadata(catalog, change)
         receipt = receipt_of(change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata)
         # False: there is one already, perhaps with fewer details. The first one stays.
-        await catalog.blobs.put(receipt.name, receipt.to_bytes())
+        await catalog.parts.blobs.put(receipt.name, receipt.to_bytes())
         self._on_written()
 
     async def _metadata(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:
         if change.pointer is None or not change.has_new_metadata:
             return None
-        load = catalog.files.table if change.kind == Kind.TABLE else catalog.files.view
+        load = catalog.parts.files.table if change.kind == Kind.TABLE else catalog.parts.files.view
         try:
             return (await load(change.pointer.metadata_location)).document
         except NotFound:

@@ -5,11 +5,10 @@ operations.py  what each operation does, in words
 document.py    both, put together along the list of routes
 page.py        the page for people; it needs nothing but this server
 
-The list of routes is the only source of what there is. A route without words, or words without a route, is an error
-when the document is made, so a server that describes something else than it serves does not start.
+The list of routes is the only source of what there is. A test fails if a route has no words, or words have no route.
 """
 
-from lakepact.server.openapi.document import document_of
+from lakepact.server.openapi.document import document_of, undescribed
 from lakepact.server.openapi.page import docs_routes
 
-__all__ = ["docs_routes", "document_of"]
+__all__ = ["docs_routes", "document_of", "undescribed"]

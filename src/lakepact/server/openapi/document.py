@@ -1,7 +1,7 @@
 """The OpenAPI document, put together from the routes and from what is said about each operation.
 
 Everything that follows from the kind of an operation is said once, here: which errors it can end in and what they
-mean, which headers it takes and gives. A route nobody has described, or a description of nothing, is a `ValueError`.
+mean, which headers it takes and gives. A route that nobody has described is shown as such; `undescribed` names it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,14 @@ _HEADERS: Final[Mapping[str, Schema]] = {
     "ETag": {"description": "Stands for this version of the table, shown this way.", "schema": TEXT},
 }
 
+_NOT_DESCRIBED: Final = Operation(Tag.SERVER, "Not described yet", "", {200: "Description"})
+
 _IN_PATH: Final[Mapping[str, tuple[str, Schema, str]]] = {
     "prefix": ("The name of the warehouse. It may be left out, with its slash.", FILLED, "main"),
     "namespace": ("The namespace. Its levels are joined by the unit separator, `%1F`.", FILLED, "sales"),
     "table": ("The name of the table. A slash in it is written `%2F`.", FILLED, "orders"),
     "view": ("The name of the view. A slash in it is written `%2F`.", FILLED, "large_orders"),
+    "name": ("The name of the document.", FILLED, "position"),
     "transaction": ("The id of the transaction.", UUID7, "019b76da-a800-7000-8000-0123456789ab"),
 }
 _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
@@ -83,6 +86,12 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "in": "query",
         "description": "How many to show, at most. A page may be shorter and still have a successor.",
         "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    },
+    "state": {
+        "name": "state",
+        "in": "query",
+        "description": "Only those in one of these states, separated by commas.",
+        "schema": TEXT,
     },
     "snapshots": {
         "name": "snapshots",
@@ -119,12 +128,10 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
 
 def document_of(routes: Iterable[Route], *, base_path: str = "") -> dict[str, Any]:
     """The description of exactly these routes."""
-    routes = tuple(routes)
-    _check({route.operation for route in routes})
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = paths.setdefault(route.template, {})
-        path[route.method.lower()] = _operation(route, OPERATIONS[route.operation])
+        path[route.method.lower()] = _operation(route, OPERATIONS.get(route.operation, _NOT_DESCRIBED))
     return {
         "openapi": "3.1.0",
         "info": {"title": "Lakepact", "version": __version__, "description": _ABOUT},
@@ -139,19 +146,15 @@ def document_of(routes: Iterable[Route], *, base_path: str = "") -> dict[str, An
     }
 
 
-def _check(served: set[str]) -> None:
-    undescribed, unserved = sorted(served - OPERATIONS.keys()), sorted(OPERATIONS.keys() - served)
-    if undescribed or unserved:
-        raise ValueError(
-            f"served but not described: {', '.join(undescribed) or 'none'}; described but not served: "
-            f"{', '.join(unserved) or 'none'}. Correct the routes or lakepact.server.openapi.operations"
-        )
+def undescribed(routes: Iterable[Route]) -> set[str]:
+    """Operations that are served and not described, or described and not served. There should be none."""
+    return {route.operation for route in routes} ^ OPERATIONS.keys()
 
 
 def _operation(route: Route, said: Operation) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", route.template)
     parameters: list[dict[str, Any]] = [_in_path(name) for name in names]
-    extra = (*said.parameters, "idempotency-key") if said.changes else said.parameters
+    extra = (*said.parameters, "idempotency-key") if said.changes and said.takes_key else said.parameters
     parameters += [{"$ref": f"#/components/parameters/{name}"} for name in extra]
     shown: dict[str, Any] = {
         "operationId": route.operation,
@@ -163,14 +166,14 @@ def _operation(route: Route, said: Operation) -> dict[str, Any]:
     }
     if said.body is not None:
         shown["requestBody"] = {
-            "required": True,
+            "required": said.body_required,
             "content": {"application/json": {"schema": ref(said.body), "example": said.example}},
         }
     return shown
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    text, schema, example = _IN_PATH[name]
+    text, schema, example = _IN_PATH.get(name, ("", FILLED, name))
     return {
         "name": name,
         "in": "path",
@@ -201,7 +204,7 @@ def _statuses(route: Route, said: Operation) -> set[int]:
     if PREFIX in route.template:
         # At the least, the warehouse may be one that is not here.
         statuses |= {404}
-    if route.method == "POST":
+    if route.method in ("POST", "PUT"):
         statuses |= {408}
     if said.changes:
         statuses |= {409, 504}

@@ -158,6 +158,38 @@ def _commit(requirements: str, updates: str, *, named: bool, text: str) -> Schem
     return document(fields, {"identifier": ref("Identifier")}, text)
 
 
+_TRANSACTION: Final = {
+    "transaction-id": UUID7,
+    "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
+    "isolation": {"enum": ["serializable", "snapshot"]},
+    "read-only": BOOLEAN,
+    "warehouse": TEXT,
+    "prefix": TEXT,
+    "created-at": TEXT,
+    "created-ms": INT64,
+    "age-seconds": {"type": "number"},
+    "expires-at": nullable(TEXT),
+    "decided-at": nullable(TEXT),
+    "decided-ms": nullable(INT64),
+    "properties": {"type": "object", "additionalProperties": TEXT},
+}
+
+_STATES: Final = (
+    "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. `retryable`: "
+    "none of it, and the same key may try again. Otherwise it is not decided yet."
+)
+_TRANSACTION: Final = {
+    "transaction-id": UUID7,
+    "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
+    "isolation": {"enum": ["serializable", "snapshot"]},
+    "warehouse": TEXT,
+    "prefix": TEXT,
+    "created-ms": INT64,
+    "decided-ms": nullable(INT64),
+    "expires-at": nullable(TEXT),
+    "properties": PROPERTIES,
+}
+
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": document(
         {
@@ -320,24 +352,53 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {"requirements": array(ref("ViewRequirement")), "identifier": ref("Identifier")},
     ),
     "ViewRegistration": document({"name": FILLED, "metadata-location": FILLED}),
-    "Transaction": document(
+    "Begin": document(
+        {},
         {
-            "transaction-id": UUID7,
-            "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
-            "operation": nullable(TEXT),
-            "created-ms": INT64,
-            "decided-ms": nullable(INT64),
-            "expires-ms": nullable(INT64),
+            "ttl-seconds": {"type": "number"},
+            "isolation": {"enum": ["serializable", "snapshot"]},
+            "properties": {"type": "object", "additionalProperties": TEXT},
+            "read-only": BOOLEAN,
+        },
+    ),
+    "Begun": document(_TRANSACTION, {}, "A transaction as it stands."),
+    "Transaction": document(_TRANSACTION, None, _STATES),
+    "TransactionInFull": document(
+        {
+            **_TRANSACTION,
             "changes": array(
                 document(
-                    {"cell": TEXT, "revision": COUNT}, {"identifier": ref("Identifier"), "metadata-location": TEXT}
+                    {"cell": TEXT, "revision": COUNT},
+                    {
+                        "access": {"enum": ["write", "read"]},
+                        "base": COUNT,
+                        "identifier": ref("Identifier"),
+                        "metadata-location": TEXT,
+                    },
                 )
             ),
         },
-        {"result": {"type": "object"}, "error": {"type": "object"}},
-        "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. "
-        "`retryable`: none of it, and the same key may try again. Otherwise it is not decided yet.",
+        {"operation": nullable(TEXT), "result": {"type": "object"}, "error": {"type": "object"}},
+        "A transaction with what it changes and depends on, and what it came to.",
     ),
+    "TransactionList": document({"transactions": array(ref("Transaction"))}, {"next-page-token": nullable(TEXT)}),
+    "TransactionDone": document({"transaction-id": UUID7, "state": {"const": "committed"}}),
+    "Beginning": document(
+        {},
+        {
+            "ttl-seconds": {"type": "number", "exclusiveMinimum": 0},
+            "isolation": {"enum": ["serializable", "snapshot"]},
+            "properties": PROPERTIES,
+            "read-only": BOOLEAN,
+        },
+    ),
+    "Publishing": document({}, {"source": {"type": "object"}}, "Who commits, for the receipts."),
+    "Renewal": document({}, {"ttl-seconds": {"type": "number", "exclusiveMinimum": 0}}),
+    "State": document({"name": TEXT, "revision": COUNT, "value": nullable({"type": "object"})}),
+    "NewState": document({}, {"value": nullable({"type": "object"}), "revision": nullable(INT64)}),
+    "StateWritten": {"type": "object"},
+    "Identifiers": document({"identifiers": array(ref("Identifier"))}),
+    "Tables": document({"results": array({"type": "object"})}),
     "Text": TEXT,
     "Description": document({"openapi": TEXT, "paths": {"type": "object"}}),
     "Alive": document({"alive": {"const": True}}),

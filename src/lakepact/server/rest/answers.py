@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -11,6 +12,7 @@ import orjson
 from lakepact.catalog import Done
 from lakepact.catalog.files import MetadataFile, referenced_only
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Response, json_response
 from lakepact.server.rest.errors import TRANSACTION_HEADER
 
@@ -39,6 +41,18 @@ def table_answer(file: MetadataFile, snapshots: str = ALL, headers: Headers = ()
     else:
         body = file.answer = file.answer or _spliced(file.location, file.text, _NO_CONFIG)
     return Response(200, body, ((_ETAG, etag(file.location, snapshots)), *headers))
+
+
+def many_answer(loaded: Sequence[tuple[Identifier, MetadataFile]]) -> Response:
+    """Tables loaded together, in the order they were asked for."""
+    parts = [
+        b'{"identifier":'
+        + orjson.dumps({"namespace": identifier.namespace, "name": identifier.name})
+        + b","
+        + _spliced(file.location, file.text, _NO_CONFIG)[1:]
+        for identifier, file in loaded
+    ]
+    return Response(200, b'{"results":[' + b",".join(parts) + b"]}")
 
 
 def commit_answer(file: MetadataFile, headers: Headers = ()) -> Response:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakepact.catalog.overlay import closed
+from lakepact.kernel.identity import parse_transaction_id
+from lakepact.kernel.model import State
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.door import Door
 
@@ -18,11 +21,22 @@ class ConfigHandler:
     async def show(self, request: Request) -> Response:
         asked = request.query.get("warehouse") or self._door.default
         by_url = {catalog.warehouse.root: name for name, catalog in self._door.catalogs.items()}
-        catalog = self._door.named(by_url.get(asked.rstrip("/"), asked))
+        name, at, transaction = by_url.get(asked.rstrip("/"), asked).partition("@")
+        catalog = self._door.named(name)
+        prefix = name
+        if not at:
+            transaction = self._door.transaction(request) or ""
+        if transaction:
+            # A client that comes with a transaction stays in it: everything it asks later carries this prefix.
+            transaction_id = parse_transaction_id(transaction)
+            record = await catalog.transactions.load(transaction_id)
+            if record is None or record.state is State.ABORTED:
+                raise closed(transaction_id, record)
+            prefix = f"{name}@{transaction_id}"
         return json_response(
             {
                 "defaults": {},
-                "overrides": {"prefix": catalog.warehouse.name, "namespace-separator": self._door.separator},
+                "overrides": {"prefix": prefix, "namespace-separator": self._door.separator},
                 "endpoints": self.endpoints,
                 "idempotency-key-lifetime": self._lifetime,
             }

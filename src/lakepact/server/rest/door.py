@@ -8,6 +8,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.idempotency import request_hash
+from lakepact.catalog.operations import Operations
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import parse_transaction_id
@@ -15,6 +16,7 @@ from lakepact.server.http import Request
 from lakepact.server.rest.errors import NoSuchWarehouse
 
 KEY_HEADER: Final = "Idempotency-Key"
+TRANSACTION: Final = "X-Lakepact-Transaction"
 UNIT_SEPARATOR: Final = "%1F"
 
 
@@ -27,7 +29,27 @@ class Door:
         self.separator = separator
 
     def catalog(self, request: Request) -> Catalog:
-        return self.named(request.params.get("prefix") or self.default)
+        """The catalog of the warehouse, whether the request is inside a transaction or not."""
+        return self.named(self._prefix(request)[0])
+
+    def scope(self, request: Request) -> Operations:
+        """What the request sees: the catalog itself, or a transaction that its prefix or its header names."""
+        warehouse, transaction = self._prefix(request)
+        catalog = self.named(warehouse)
+        return catalog if transaction is None else catalog.transactions.overlay(transaction)
+
+    def transaction(self, request: Request) -> str | None:
+        return self._prefix(request)[1]
+
+    def _prefix(self, request: Request) -> tuple[str, str | None]:
+        warehouse, at, transaction = (request.params.get("prefix") or self.default).partition("@")
+        header = request.header(TRANSACTION)
+        if at and header is not None and header.strip().lower() != transaction.lower():
+            raise InvalidRequest(
+                f"the path is inside transaction {transaction[:40]}, the header {TRANSACTION} says {header[:40]}; "
+                f"send one of the two, or both alike"
+            )
+        return warehouse, (transaction if at else header.strip() if header is not None else None)
 
     def named(self, warehouse: str) -> Catalog:
         catalog = self.catalogs.get(warehouse)
@@ -54,7 +76,7 @@ class Door:
     def identifier(self, request: Request, what: str) -> Identifier:
         return Identifier(self.namespace(request), request.params[what])
 
-    def call(self, request: Request, operation: str, catalog: Catalog, body: Any = None) -> Call:
+    def call(self, request: Request, operation: str, scope: Operations, body: Any = None) -> Call:
         """The change this request asks for: under its key if it has one, else under a fresh id."""
         source = {
             "kind": "rest",
@@ -63,17 +85,28 @@ class Door:
         }
         key = request.header(KEY_HEADER)
         if key is None:
-            return Call(catalog.new_id(), operation, source=source)
+            return Call(scope.new_id(), operation, source=source)
         if len(key) != 36:
             raise InvalidRequest(f"{KEY_HEADER} {key[:80]!r} is not a UUIDv7 of 36 characters; generate one a request")
         hashed = request_hash(
-            scope={"warehouse": catalog.warehouse.name, "principal": source["principal"]},
+            scope={
+                "warehouse": scope.warehouse.name,
+                "transaction": self.transaction(request),
+                "principal": source["principal"],
+            },
             method=request.method,
             path=self._path(request),
             query=request.query,
             body=body,
         )
-        return Call(parse_transaction_id(key), operation, keyed=True, request_hash=hashed, source=source)
+        return Call(
+            parse_transaction_id(key),
+            operation,
+            keyed=True,
+            request_hash=hashed,
+            source=source,
+            warehouse=scope.warehouse.name,
+        )
 
     def _path(self, request: Request) -> list[str]:
         """The decoded path below the prefix: with and without a prefix it is the same request."""

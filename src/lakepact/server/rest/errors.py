@@ -35,6 +35,11 @@ class NoSuchWarehouse(Refusal):
     code = 404
 
 
+class NoSuchState(Refusal):
+    type = "NoSuchStateException"
+    code = 404
+
+
 class NoSuchTransaction(Refusal):
     type = "NoSuchTransactionException"
     code = 404

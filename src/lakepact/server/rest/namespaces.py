@@ -15,12 +15,12 @@ class NamespaceHandlers:
 
     async def list(self, request: Request) -> Response:
         parent = self._door.parent(request)
-        page = await self._door.catalog(request).list_namespaces(parent, *page_of(request))
+        page = await self._door.scope(request).list_namespaces(parent, *page_of(request))
         namespaces = [[*parent, name] for name in page.names]
         return json_response({"namespaces": namespaces, "next-page-token": page.next_token})
 
     async def create(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         body = json_object(request.json(), "create namespace")
         namespace = text_list(body, "namespace", "create namespace")
         if not all(namespace):
@@ -33,22 +33,22 @@ class NamespaceHandlers:
 
     async def load(self, request: Request) -> Response:
         namespace = self._door.namespace(request)
-        properties = await self._door.catalog(request).load_namespace(namespace)
+        properties = await self._door.scope(request).load_namespace(namespace)
         return json_response({"namespace": namespace, "properties": properties})
 
     async def exists(self, request: Request) -> Response:
-        await self._door.catalog(request).load_namespace(self._door.namespace(request))
+        await self._door.scope(request).load_namespace(self._door.namespace(request))
         return Response(204)
 
     async def drop(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         done = await catalog.drop_namespace(
             self._door.call(request, "dropNamespace", catalog), self._door.namespace(request)
         )
         return empty(done)
 
     async def update_properties(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         body = json_object(request.json(), "update properties")
         removals = [] if body.get("removals") is None else text_list(body, "removals", "update properties")
         updates = {} if body.get("updates") is None else text_map(body, "updates", "update properties")

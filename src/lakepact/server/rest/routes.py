@@ -14,7 +14,9 @@ from lakepact.server.rest.transactions import TransactionHandlers
 from lakepact.server.rest.views import ViewHandlers
 from lakepact.server.routing import Route
 
-_COMMIT_MANY: Final = "/v1/{prefix}/transactions/commit"
+_TRANSACTIONS: Final = "/v1/{prefix}/transactions"
+_TRANSACTION: Final = _TRANSACTIONS + "/{transaction}"
+_COMMIT_MANY: Final = _TRANSACTIONS + "/commit"
 _NAMESPACES: Final = "/v1/{prefix}/namespaces"
 _NAMESPACE: Final = _NAMESPACES + "/{namespace}"
 _TABLES: Final = _NAMESPACE + "/tables"
@@ -61,7 +63,17 @@ def rest_routes(
         Route("POST", _NAMESPACE + "/register-view", "registerView", views.register),
         Route("POST", "/v1/{prefix}/views/rename", "renameView", views.rename),
         Route("POST", _COMMIT_MANY, "commitTransaction", tables.commit_transaction),
-        Route("GET", "/v1/{prefix}/transactions/{transaction}", "loadTransaction", transactions.show),
+        Route("POST", "/v1/{prefix}/tables/batch-load", "batchLoadTables", tables.load_many),
+        Route("POST", _TRANSACTIONS, "beginTransaction", transactions.begin),
+        Route("GET", _TRANSACTIONS, "listTransactions", transactions.list),
+        Route("GET", _TRANSACTION, "loadTransaction", transactions.show),
+        Route("POST", _TRANSACTION + "/prepare", "prepareTransaction", transactions.prepare),
+        Route("POST", _TRANSACTION + "/commit", "publishTransaction", transactions.commit),
+        Route("POST", _TRANSACTION + "/abort", "abortTransaction", transactions.abort),
+        Route("POST", _TRANSACTION + "/renew", "renewTransaction", transactions.renew),
+        Route("GET", _TRANSACTION + "/state/{name}", "loadStateInTransaction", transactions.load_state_in),
+        Route("PUT", _TRANSACTION + "/state/{name}", "putState", transactions.put_state),
+        Route("GET", "/v1/{prefix}/state/{name}", "loadState", transactions.load_state),
     ]
     config.endpoints = [
         f"{route.method} {route.template}"

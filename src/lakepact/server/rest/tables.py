@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakepact.catalog import Catalog, Done
+from lakepact.catalog import Done
+from lakepact.catalog.operations import Operations
 from lakepact.catalog.pointers import Kind
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
-from lakepact.iceberg.fields import boolean, filled_text, json_object
+from lakepact.iceberg.fields import boolean, filled_text, json_list, json_object
 from lakepact.iceberg.requests import (
     Commit,
     Identifier,
@@ -25,6 +26,7 @@ from lakepact.server.rest.answers import (
     commit_answer,
     empty,
     etag,
+    many_answer,
     not_modified,
     staged_answer,
     table_answer,
@@ -39,12 +41,12 @@ class TableHandlers:
 
     async def list(self, request: Request) -> Response:
         namespace = self._door.namespace(request)
-        page = await self._door.catalog(request).list_tables(namespace, *page_of(request))
+        page = await self._door.scope(request).list_tables(namespace, *page_of(request))
         identifiers = [{"namespace": namespace, "name": name} for name in page.names]
         return json_response({"identifiers": identifiers, "next-page-token": page.next_token})
 
     async def create(self, request: Request) -> Response:
-        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = request.json()
         wanted = parse_create_table(body)
         call = self._door.call(request, "createTable", catalog, body)
@@ -53,7 +55,7 @@ class TableHandlers:
         return await self._table_answer(catalog, await catalog.create_table(call, namespace, wanted))
 
     async def load(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         snapshots = request.query.get("snapshots", ALL)
         if snapshots not in (ALL, REFS):
             raise InvalidRequest(f"snapshots is {ALL} or {REFS}, not {snapshots[:40]!r}")
@@ -66,18 +68,18 @@ class TableHandlers:
         return table_answer(file, snapshots)
 
     async def exists(self, request: Request) -> Response:
-        await self._door.catalog(request).table(self._door.identifier(request, "table"))
+        await self._door.scope(request).table(self._door.identifier(request, "table"))
         return Response(204)
 
     async def commit(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         body = request.json()
         commit = at_path(parse_commit_table(body), self._door.identifier(request, "table"))
         done = await catalog.commit_table(self._door.call(request, "updateTable", catalog, body), commit)
         return commit_answer(await catalog.table_after(done), transaction_header(done))
 
     async def drop(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         done = await catalog.drop(
             self._door.call(request, "dropTable", catalog),
             self._door.identifier(request, "table"),
@@ -90,7 +92,7 @@ class TableHandlers:
         return await rename(self._door, request, "renameTable", Kind.TABLE)
 
     async def register(self, request: Request) -> Response:
-        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = json_object(request.json(), "register table")
         done = await catalog.register_table(
             self._door.call(request, "registerTable", catalog, body),
@@ -101,7 +103,7 @@ class TableHandlers:
         return await self._table_answer(catalog, done)
 
     async def unregister(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         done = await catalog.unregister_table(
             self._door.call(request, "unregisterTable", catalog), self._door.identifier(request, "table")
         )
@@ -110,11 +112,11 @@ class TableHandlers:
     async def report_metrics(self, request: Request) -> Response:
         """Reports are welcome and not kept. They come late, also for tables that have gone."""
         json_object(request.json(), "report")
-        self._door.catalog(request)
+        self._door.scope(request)
         return Response(204)
 
     async def commit_transaction(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         body = request.json()
         commits = parse_commit_transaction(body)
         done = await catalog.commit_tables(self._door.call(request, "commitTransaction", catalog, body), commits)
@@ -123,7 +125,17 @@ class TableHandlers:
         answer = {"commit-id": done.transaction_id, "results": done.result["results"]}
         return json_response(answer, headers=transaction_header(done))
 
-    async def _table_answer(self, catalog: Catalog, done: Done) -> Response:
+    async def load_many(self, request: Request) -> Response:
+        """Many tables as of one instant."""
+        scope = self._door.scope(request)
+        body = json_object(request.json(), "batch load")
+        asked = [
+            parse_identifier(one, f"identifiers[{number}]")
+            for number, one in enumerate(json_list(body.get("identifiers"), "identifiers"))
+        ]
+        return many_answer([(one, file) for one, file in zip(asked, await scope.tables(asked), strict=True)])
+
+    async def _table_answer(self, catalog: Operations, done: Done) -> Response:
         file = await catalog.table_after(done)
         headers: Headers = transaction_header(done)
         return table_answer(file, headers=headers)
@@ -143,7 +155,7 @@ def at_path(commit: Commit, identifier: Identifier) -> Commit:
 
 
 async def rename(door: Door, request: Request, operation: str, kind: Kind) -> Response:
-    catalog = door.catalog(request)
+    catalog = door.scope(request)
     body = json_object(request.json(), "rename")
     source = parse_identifier(body.get("source"), "rename: 'source'")
     target = parse_identifier(body.get("destination"), "rename: 'destination'")

@@ -1,60 +1,212 @@
-"""What became of a transaction: this settles an unknown outcome."""
+"""Transactions over REST: begun, looked at, listed, prepared, committed, aborted, renewed; and documents in them."""
 
 from __future__ import annotations
 
-from lakepact.catalog import Catalog
-from lakepact.iceberg.fields import JsonObject
-from lakepact.kernel.identity import parse_transaction_id
+from datetime import UTC, datetime
+from typing import Any
+
+from lakepact.catalog import Call, Catalog
+from lakepact.catalog.overlay import READ_ONLY
+from lakepact.catalog.transactions import WAREHOUSE
+from lakepact.errors import InvalidRequest
+from lakepact.iceberg.errors import Malformed
+from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
+from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.keys import segments_of
-from lakepact.kernel.model import TransactionRecord, Write
+from lakepact.kernel.model import Isolation, Read, State, Transaction, TransactionRecord, Write
 from lakepact.server.http import Request, Response, json_response
-from lakepact.server.rest.door import Door
-from lakepact.server.rest.errors import NoSuchTransaction
+from lakepact.server.rest.answers import transaction_header
+from lakepact.server.rest.door import Door, page_of
+from lakepact.server.rest.errors import NoSuchState, NoSuchTransaction
+
+_OWN = (WAREHOUSE, READ_ONLY)
 
 
 class TransactionHandlers:
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    async def show(self, request: Request) -> Response:
+    async def begin(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
+        body = json_object(request.json(), "begin") if request.body else {}
+        call = self._door.call(request, "beginTransaction", catalog, body)
+        record = await catalog.transactions.begin(
+            call,
+            ttl_s=_seconds(body, "ttl-seconds"),
+            isolation=_isolation(body),
+            properties=text_map(body, "properties", "begin") if body.get("properties") is not None else {},
+            read_only=body.get("read-only") is not None and boolean(body, "read-only", "begin"),
+        )
+        return json_response(_shown(record, catalog))
+
+    async def show(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        record = await self._record(catalog, transaction_id)
+        contents = await catalog.transactions.contents(transaction_id)
+        return json_response({**_shown(record, catalog), "changes": _changes(contents), **_outcome(record)})
+
+    async def list(self, request: Request) -> Response:
+        catalog = self._door.catalog(request)
+        token, size = page_of(request)
+        page = await catalog.transactions.list(_states(request), token or None, size or 100)
+        shown = [_shown(record, catalog) for record in page.transactions]
+        return json_response({"transactions": shown, "next-page-token": page.after})
+
+    async def prepare(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        call = self._call(request, "prepareTransaction", catalog, transaction_id)
+        return json_response(_shown(await catalog.transactions.prepare(call), catalog))
+
+    async def commit(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        body = json_object(request.json(), "commit") if request.body else {}
+        call = self._call(request, "commitTransaction", catalog, transaction_id, _source(body))
+        done = await catalog.transactions.commit(call)
+        answer = {"transaction-id": done.transaction_id, "state": State.COMMITTED, **done.result}
+        return json_response(answer, headers=transaction_header(done))
+
+    async def abort(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        return json_response(_shown(await catalog.transactions.abort(transaction_id), catalog))
+
+    async def renew(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        body = json_object(request.json(), "renew") if request.body else {}
+        return json_response(
+            _shown(await catalog.transactions.renew(transaction_id, _seconds(body, "ttl-seconds")), catalog)
+        )
+
+    # --- users' documents ---
+
+    async def load_state(self, request: Request) -> Response:
+        """Outside of a transaction, as it is."""
+        scope, name = self._door.scope(request), request.params["name"]
+        cell = await scope.load_state(name)
+        if cell.value is None:
+            raise NoSuchState(f"there is no document {name!r}")
+        return json_response({"name": name, "revision": cell.revision, "value": cell.value["value"]})
+
+    async def load_state_in(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        name = request.params["name"]
+        cell = await catalog.transactions.overlay(transaction_id).load_state(name)
+        value = None if cell.value is None else cell.value["value"]
+        return json_response({"name": name, "revision": cell.revision, "value": value})
+
+    async def put_state(self, request: Request) -> Response:
+        catalog, transaction_id = self._asked(request)
+        body = json_object(request.json(), "put state")
+        revision = None if body.get("revision") is None else int64(body, "revision", "put state")
+        value = None if body.get("value") is None else json_object(body["value"], "put state: 'value'")
+        overlay = catalog.transactions.overlay(transaction_id)
+        call = self._door.call(request, "putState", overlay, body)
+        return json_response((await overlay.put_state(call, request.params["name"], value, revision)).result)
+
+    # --- which transaction ---
+
+    def _asked(self, request: Request) -> tuple[Catalog, TransactionId]:
+        catalog = self._door.catalog(request)
+        inside = self._door.transaction(request)
         transaction_id = parse_transaction_id(request.params["transaction"])
-        record = await catalog.transaction(transaction_id)
-        if record is None or not _belongs(record, catalog):
+        if inside is not None and parse_transaction_id(inside) != transaction_id:
+            raise InvalidRequest(f"the request is inside transaction {inside}, and asks about {transaction_id}")
+        return catalog, transaction_id
+
+    async def _record(self, catalog: Catalog, transaction_id: TransactionId) -> TransactionRecord:
+        record = await catalog.transactions.load(transaction_id)
+        if record is None:
             raise NoSuchTransaction(
-                f"there is no transaction {transaction_id} in warehouse {catalog.warehouse.name}. If it was sent "
-                f"and is not here, it did not happen, or it is older than the key horizon"
+                f"there is no transaction {transaction_id} in warehouse {catalog.warehouse.name}. If it was sent and "
+                f"is not here, it did not happen, or it is older than the key horizon"
             )
-        return json_response(_shown(record))
+        return record
+
+    def _call(
+        self,
+        request: Request,
+        operation: str,
+        catalog: Catalog,
+        transaction_id: TransactionId,
+        source: JsonObject | None = None,
+    ) -> Call:
+        sender = self._door.call(request, operation, catalog).source
+        return Call(transaction_id, operation, source={**sender, **(source or {})})
 
 
-def _belongs(record: TransactionRecord, catalog: Catalog) -> bool:
-    return all(segments_of(write.key)[0] == catalog.warehouse.name for write in record.writes)
+def _seconds(body: JsonObject, name: str) -> float | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Malformed(f"{name} is a number of seconds, not {value!r}")
+    return float(value)
 
 
-def _shown(record: TransactionRecord) -> JsonObject:
-    answer = record.answer or {}
-    shown: JsonObject = {
+def _isolation(body: JsonObject) -> Isolation:
+    asked = optional_text(body, "isolation", "begin") or Isolation.SERIALIZABLE
+    if asked not in list(Isolation):
+        raise Malformed(f"isolation is {' or '.join(Isolation)}, not {asked[:40]!r}")
+    return Isolation(asked)
+
+
+def _states(request: Request) -> list[State]:
+    asked = [one for one in request.query.get("state", "").split(",") if one]
+    unknown = [one for one in asked if one not in list(State)]
+    if unknown:
+        raise InvalidRequest(f"state is one of {', '.join(State)}, not {unknown[0][:40]!r}")
+    return [State(one) for one in asked]
+
+
+def _source(body: JsonObject) -> JsonObject:
+    """Who commits, for the receipts, in the committer's own words."""
+    return json_object(body["source"], "commit: 'source'") if body.get("source") is not None else {}
+
+
+def _shown(record: TransactionRecord, catalog: Catalog) -> JsonObject:
+    name = catalog.warehouse.name
+    return {
         "transaction-id": record.id,
         "state": record.state,
-        "operation": answer.get("operation"),
+        "isolation": record.isolation,
+        "read-only": record.properties.get(READ_ONLY) == "true",
+        "warehouse": f"{name}@{record.id}",
+        "prefix": f"{name}@{record.id}",
+        "created-at": _time(record.created_ms),
         "created-ms": record.created_ms,
+        "age-seconds": max(0, catalog.parts.clock.now_ms() - record.created_ms) / 1000,
+        "expires-at": _time(record.expires_ms),
+        "decided-at": _time(record.decided_ms),
         "decided-ms": record.decided_ms,
-        "expires-ms": record.expires_ms,
-        "changes": [_change(write) for write in record.writes],
+        "properties": {key: value for key, value in record.properties.items() if key not in _OWN},
     }
-    for name in ("result", "error"):
-        if name in answer:
-            shown[name] = answer[name]
-    return shown
+
+
+def _outcome(record: TransactionRecord) -> JsonObject:
+    answer = record.answer or {}
+    return {name: answer[name] for name in ("operation", "result", "error") if name in answer}
+
+
+def _changes(contents: Transaction) -> list[JsonObject]:
+    written = [_change(write) for write in contents.writes if segments_of(write.key)[1] != "answers"]
+    return [*written, *(_dependency(read) for read in contents.reads if segments_of(read.key)[1] != "answers")]
 
 
 def _change(write: Write) -> JsonObject:
-    change: JsonObject = {"cell": write.key, "revision": write.revision + 1}
-    value = write.value or {}
+    change: JsonObject = {"cell": write.key, "access": "write", "base": write.revision, "revision": write.revision + 1}
+    value: Any = write.value or {}
     if "metadata-location" in value:
         change |= {
             "identifier": {"namespace": value["namespace"], "name": value["name"]},
             "metadata-location": value["metadata-location"],
         }
     return change
+
+
+def _dependency(read: Read) -> JsonObject:
+    return {"cell": read.key, "access": "read", "base": read.revision, "revision": read.revision}
+
+
+def _time(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,35 +17,35 @@ class ViewHandlers:
 
     async def list(self, request: Request) -> Response:
         namespace = self._door.namespace(request)
-        page = await self._door.catalog(request).list_views(namespace, *page_of(request))
+        page = await self._door.scope(request).list_views(namespace, *page_of(request))
         identifiers = [{"namespace": namespace, "name": name} for name in page.names]
         return json_response({"identifiers": identifiers, "next-page-token": page.next_token})
 
     async def create(self, request: Request) -> Response:
-        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = request.json()
         wanted = parse_create_view(body)
         done = await catalog.create_view(self._door.call(request, "createView", catalog, body), namespace, wanted)
         return view_answer(await catalog.view_after(done), transaction_header(done))
 
     async def load(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         pointer = await catalog.view(self._door.identifier(request, "view"))
         return view_answer(await catalog.view_file(pointer.metadata_location))
 
     async def exists(self, request: Request) -> Response:
-        await self._door.catalog(request).view(self._door.identifier(request, "view"))
+        await self._door.scope(request).view(self._door.identifier(request, "view"))
         return Response(204)
 
     async def commit(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         body = request.json()
         commit = at_path(parse_commit_view(body), self._door.identifier(request, "view"))
         done = await catalog.commit_view(self._door.call(request, "replaceView", catalog, body), commit)
         return view_answer(await catalog.view_after(done), transaction_header(done))
 
     async def drop(self, request: Request) -> Response:
-        catalog = self._door.catalog(request)
+        catalog = self._door.scope(request)
         done = await catalog.drop(
             self._door.call(request, "dropView", catalog), self._door.identifier(request, "view"), Kind.VIEW
         )
@@ -55,7 +55,7 @@ class ViewHandlers:
         return await rename(self._door, request, "renameView", Kind.VIEW)
 
     async def register(self, request: Request) -> Response:
-        catalog, namespace = self._door.catalog(request), self._door.namespace(request)
+        catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = json_object(request.json(), "register view")
         done = await catalog.register_view(
             self._door.call(request, "registerView", catalog, body),

@@ -1,0 +1,229 @@
+"""Everything a catalog can be asked, over some cells and some way to change them.
+
+The same operations serve the catalog itself and an open transaction: what differs is which cells are read, and whether
+a change is committed or staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakepact.catalog.cells import Cells
+from lakepact.catalog.errors import AnswerLost, BadRequest, Unsupported
+from lakepact.catalog.files import MetadataFile, MetadataFiles
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.listing import Listing, Page
+from lakepact.catalog.names import Names
+from lakepact.catalog.namespaces import Namespaces, check_namespace
+from lakepact.catalog.pointers import Kind, Pointer
+from lakepact.catalog.tables import Tables
+from lakepact.catalog.views import Views
+from lakepact.catalog.warehouse import Warehouse
+from lakepact.catalog.watch import Watch
+from lakepact.catalog.work import Call, Done, Draft, Plan
+from lakepact.errors import LakepactError
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Commit, CreateTable, CreateView, Identifier
+from lakepact.kernel.identity import TransactionId, uuid7
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell
+from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    max_tables: int = 100
+    max_updates: int = 1_000
+    max_batch: int = 400
+    max_page: int = 1_000
+    deadline_s: float = 30.0
+    cache_bytes: int = 256 << 20
+    multi_table: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a catalog is made of, shared by the catalog and its open transactions."""
+
+    warehouse: Warehouse
+    keys: Keys
+    store: CellStore
+    blobs: BlobStore
+    files: MetadataFiles
+    clock: Clock
+    rng: Rng
+    tasks: Tasks
+    settings: CatalogSettings
+    watch: Watch
+
+    def new_id(self) -> TransactionId:
+        return uuid7(self.clock.now_ms(), self.rng.bits(74))
+
+
+class Performs(Protocol):
+    """A way to make changes."""
+
+    async def read(self, keys: Sequence[Key]) -> Mapping[Key, Cell]:
+        """What a plan reads."""
+        ...
+
+    async def perform(self, call: Call, plan: Plan) -> Done: ...
+
+
+class Operations:
+    def __init__(self, parts: Parts, cells: Cells, worker: Performs) -> None:
+        self.parts = parts
+        self._cells = cells
+        self._worker = worker
+        self._names = Names(parts.keys)
+        self._listing = Listing(parts.keys, cells, parts.settings.max_page)
+        self._namespaces = Namespaces(parts.keys, parts.warehouse, cells)
+        plans = (parts.keys, parts.warehouse, self._names, self._namespaces, parts.files)
+        self._tables = Tables(*plans)
+        self._views = Views(*plans)
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.parts.warehouse
+
+    def new_id(self) -> TransactionId:
+        return self.parts.new_id()
+
+    # --- namespaces ---
+
+    async def list_namespaces(self, parent: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+        return await self._listing.namespaces(parent, token, size)
+
+    async def load_namespace(self, namespace: Sequence[str]) -> Mapping[str, str]:
+        check_namespace(namespace)
+        properties: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
+        return properties
+
+    async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
+        return await self._worker.perform(call, lambda draft: self._namespaces.create(draft, namespace, properties))
+
+    async def update_namespace(
+        self, call: Call, namespace: Sequence[str], removals: Sequence[str], updates: Mapping[str, str]
+    ) -> Done:
+        check_namespace(namespace)
+        return await self._worker.perform(
+            call, lambda draft: self._namespaces.update_properties(draft, namespace, removals, updates)
+        )
+
+    async def drop_namespace(self, call: Call, namespace: Sequence[str]) -> Done:
+        check_namespace(namespace)
+        return await self._worker.perform(call, lambda draft: self._namespaces.drop(draft, namespace, None))
+
+    # --- tables ---
+
+    async def list_tables(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+        check_namespace(namespace)
+        return await self._listing.names(namespace, Kind.TABLE, token, size)
+
+    async def table(self, identifier: Identifier) -> Pointer:
+        return await self._names.table(self._cells, identifier)
+
+    async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
+        """All these tables as of one instant, in this order."""
+        limit = self.parts.settings.max_batch
+        if len(identifiers) > limit:
+            raise BadRequest(f"{len(identifiers)} tables asked for at once; the limit is {limit} (max_batch)")
+        pointers = await self._names.all_tables(self._cells, identifiers)
+        return await self.parts.tasks.all([self.table_file(pointer.metadata_location) for pointer in pointers])
+
+    async def stage_table(self, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
+        """The metadata of a table that is not there yet. The client writes into it, then commits its creation."""
+        draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms())
+        metadata = await self._tables.staged(draft, namespace, request)
+        # Some engines write with plain file calls and expect the folders to be there.
+        await self.parts.files.make_folders(*(f"{metadata['location']}/{folder}" for folder in ("metadata", "data")))
+        return metadata
+
+    async def create_table(self, call: Call, namespace: tuple[str, ...], request: CreateTable) -> Done:
+        return await self._worker.perform(call, lambda draft: self._tables.create(draft, namespace, request))
+
+    async def commit_table(self, call: Call, commit: Commit) -> Done:
+        self._check_size(commit)
+        return await self._worker.perform(call, lambda draft: self._tables.commit(draft, commit))
+
+    async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
+        """Many tables in one commit."""
+        if len(commits) > 1 and not self.parts.settings.multi_table:
+            raise Unsupported(
+                "multi-table transactions are switched off here (multi_table_transactions); send one table"
+            )
+        limit = self.parts.settings.max_tables
+        if len(commits) > limit:
+            raise BadRequest(f"the transaction names {len(commits)} tables; the limit is {limit} (max_tables)")
+        for commit in commits:
+            self._check_size(commit)
+        return await self._worker.perform(call, lambda draft: self._tables.commit_all(draft, commits))
+
+    async def register_table(self, call: Call, identifier: Identifier, location: str, *, overwrite: bool) -> Done:
+        return await self._worker.perform(
+            call, lambda draft: self._tables.register(draft, identifier, location, overwrite=overwrite)
+        )
+
+    async def rename(self, call: Call, source: Identifier, target: Identifier, kind: Kind) -> Done:
+        return await self._worker.perform(call, lambda draft: self._tables.rename(draft, source, target, kind))
+
+    async def drop(self, call: Call, identifier: Identifier, kind: Kind, *, purge: bool = False) -> Done:
+        return await self._worker.perform(call, lambda draft: self._tables.drop(draft, identifier, kind, purge=purge))
+
+    async def unregister_table(self, call: Call, identifier: Identifier) -> Done:
+        return await self._worker.perform(call, lambda draft: self._tables.unregister(draft, identifier))
+
+    # --- views ---
+
+    async def list_views(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+        check_namespace(namespace)
+        return await self._listing.names(namespace, Kind.VIEW, token, size)
+
+    async def view(self, identifier: Identifier) -> Pointer:
+        return await self._names.view(self._cells, identifier)
+
+    async def create_view(self, call: Call, namespace: tuple[str, ...], request: CreateView) -> Done:
+        return await self._worker.perform(call, lambda draft: self._views.create(draft, namespace, request))
+
+    async def commit_view(self, call: Call, commit: Commit) -> Done:
+        self._check_size(commit)
+        return await self._worker.perform(call, lambda draft: self._views.commit(draft, commit))
+
+    async def register_view(self, call: Call, identifier: Identifier, location: str) -> Done:
+        return await self._worker.perform(call, lambda draft: self._views.register(draft, identifier, location))
+
+    # --- small documents of users ---
+
+    async def load_state(self, name: str) -> Cell:
+        [cell] = await self._cells.read(self.parts.keys.state(name))
+        return cell
+
+    # --- files ---
+
+    async def table_file(self, location: str) -> MetadataFile:
+        return await self.parts.files.table(location)
+
+    async def view_file(self, location: str) -> MetadataFile:
+        return await self.parts.files.view(location)
+
+    async def table_after(self, done: Done) -> MetadataFile:
+        """The version that a change has made."""
+        return await _made_by(done, self.parts.files.table)
+
+    async def view_after(self, done: Done) -> MetadataFile:
+        return await _made_by(done, self.parts.files.view)
+
+    def _check_size(self, commit: Commit) -> None:
+        limit = self.parts.settings.max_updates
+        if len(commit.updates) > limit:
+            raise BadRequest(f"{len(commit.updates)} updates for one table; the limit is {limit} (max_updates)")
+
+
+async def _made_by(done: Done, load: Callable[[str], Awaitable[MetadataFile]]) -> MetadataFile:
+    try:
+        return await load(done.result["metadata-location"])
+    except LakepactError as error:
+        # Whatever it is, it must not sound as if nothing had happened: clients delete their files on that.
+        raise AnswerLost(done.transaction_id, error) from error

@@ -1,0 +1,300 @@
+"""The catalog as seen from inside an open transaction: every read is of one instant, every change is staged.
+
+A plan is the same as outside. It reads through the transaction without leaving a trace; then all that it read and all
+that it writes is staged in one step, which is refused if another call of the same transaction came in between. Reads
+that a client asks for become part of what the transaction depends on.
+
+A transaction that has ended refuses everything, with what became of it. After a commit its reads are still answered
+for a while, from what it wrote: engines are lazy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
+from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.keys import family_of
+from lakepact.catalog.operations import Operations, Parts
+from lakepact.catalog.pointers import Kind
+from lakepact.catalog.staged import StagedNote, with_note
+from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
+from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
+from lakepact.iceberg import names as words
+from lakepact.iceberg.errors import StaleUpdate
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.intent import adds_snapshots, has_snapshots
+from lakepact.iceberg.requests import Commit
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, CellPage, State, TransactionRecord, Value
+
+READ_ONLY: Final = "lakepact.read-only"
+"""The property of a transaction that only reads."""
+
+GRACE_MS: Final = 600_000
+"""For how long the reads of a committed transaction are still answered."""
+
+_GC_ENABLED: Final = "gc.enabled"
+_ATTEMPTS: Final = 64
+_MOST_ANSWERS: Final = 64
+"""Kept of each place for answers. A key is used again soon or never."""
+
+
+class OverlayCells:
+    """Cells as an open transaction sees them. What is read this way the transaction depends on."""
+
+    def __init__(self, parts: Parts, transaction_id: TransactionId) -> None:
+        self._parts = parts
+        self._id = transaction_id
+
+    async def read(self, *keys: Key) -> list[Cell]:
+        found = await self.read_many(keys, note=True)
+        return [found[key] for key in keys]
+
+    read_again = read
+
+    async def scan(self, prefix: str, after: str | None, limit: int) -> CellPage:
+        # A listing is no dependency: engines list everything when a name is unknown.
+        try:
+            return await self._parts.store.scan_in(self._id, prefix, after, limit)
+        except (WrongState, TransactionNotFound) as error:
+            await self._frozen(error)
+            return await self._parts.store.scan(prefix, after, limit)
+
+    async def read_many(self, keys: Sequence[Key], *, note: bool) -> Mapping[Key, Cell]:
+        try:
+            return await self._parts.store.read_in(self._id, keys, note=note)
+        except (WrongState, TransactionNotFound) as error:
+            written = await self._frozen(error)
+            others = await self._parts.store.read([key for key in keys if key not in written])
+            return {key: written[key] if key in written else others[key] for key in keys}
+
+    async def _frozen(self, error: Exception) -> dict[Key, Cell]:
+        """What a transaction wrote that was committed a short while ago. For any other the error stands."""
+        record = await self._parts.store.lookup(self._id)
+        now_ms = self._parts.clock.now_ms()
+        if record is None or record.state is not State.COMMITTED or (record.decided_ms or 0) + GRACE_MS < now_ms:
+            raise closed(self._id, record) from error
+        return {write.key: Cell(write.key, write.revision + 1, write.value, record.id) for write in record.writes}
+
+
+class OverlayWorker:
+    """Makes changes by staging them."""
+
+    def __init__(self, parts: Parts, transaction_id: TransactionId, cells: OverlayCells) -> None:
+        self._parts = parts
+        self._id = transaction_id
+        self._cells = cells
+
+    async def read(self, keys: Sequence[Key]) -> Mapping[Key, Cell]:
+        return await self._cells.read_many(keys, note=False)
+
+    async def perform(self, call: Call, plan: Plan) -> Done:
+        """Stage the change once, or say why not. Raises what a `Worker` raises; a refusal ends nothing."""
+        parts = self._parts
+        deadline = parts.clock.monotonic_s() + parts.settings.deadline_s
+        record = await parts.store.lookup(self._id)
+        if record is None or record.state is not State.OPEN:
+            raise closed(self._id, record)
+        if record.properties.get(READ_ONLY) == "true":
+            raise BadRequest(f"transaction {self._id} is read-only; begin one that is not")
+        for attempt in range(_ATTEMPTS):
+            if parts.clock.monotonic_s() > deadline:
+                break
+            draft = Draft(self.read, self._id, f"{call.transaction_id}/{attempt}", parts.clock.now_ms())
+            if call.keyed and (done := await self._earlier(call, draft)) is not None:
+                return done
+            try:
+                result = await plan(draft)
+            except (Refusal, InvalidRequest, StaleUpdate) as error:
+                await self._refuse(call, draft, as_refusal(error))
+            if draft.changes_nothing and not call.keyed:
+                return Done(self._id, result)
+            if not await write_files(parts.files, parts.tasks, draft):
+                continue
+            if await self._stage(call, draft, self._staged(draft), {"result": result}):
+                return Done(self._id, result)
+            parts.watch.retried()
+        raise Contended(
+            f"{call.operation}: other calls of transaction {self._id} kept coming in between; send it again"
+        )
+
+    async def _earlier(self, call: Call, draft: Draft) -> Done | None:
+        [cell] = await draft.read(self._answers_key(call))
+        answer = (cell.value or {}).get(call.transaction_id)
+        if answer is None:
+            return None
+        if answer["hash"] != call.request_hash:
+            raise KeyReused(f"Idempotency-Key {call.transaction_id} was used for a different request in {self._id}")
+        if "error" in answer:
+            raise refusal_of(answer["error"])
+        return Done(self._id, answer["result"], replayed=True)
+
+    async def _refuse(self, call: Call, draft: Draft, refusal: Refusal) -> None:
+        """A refusal is an answer too: under a key it is kept, and whatever the plan has read is not."""
+        if call.keyed:
+            answers = draft.seen[self._answers_key(call)]
+            draft.seen.clear()
+            draft.seen[answers.key] = answers
+            await self._stage(call, draft, {}, {"error": refusal.to_json()})
+        raise refusal
+
+    async def _stage(self, call: Call, draft: Draft, writes: dict[Key, Value | None], answer: JsonObject) -> bool:
+        """False if another call of this transaction has staged something that was read here: plan again."""
+        if call.keyed:
+            key = self._answers_key(call)
+            kept = list((draft.seen[key].value or {}).items())[-(_MOST_ANSWERS - 1) :]
+            writes[key] = {**dict(kept), call.transaction_id: {"hash": call.request_hash, **answer}}
+        try:
+            await self._parts.store.stage(self._id, call.transaction_id, writes, seen=draft.seen)
+        except StagedMeanwhile:
+            return False
+        except (WrongState, TransactionNotFound) as error:
+            raise closed(self._id, await self._parts.store.lookup(self._id)) from error
+        return True
+
+    def _staged(self, draft: Draft) -> dict[Key, Value | None]:
+        """The writes, each table's pointer with what publishing needs to know."""
+        writes: dict[Key, Value | None] = {}
+        for key, value in draft.writes.items():
+            if value is not None and family_of(key) == "tables":
+                note = StagedNote.of(draft.seen[key], self._id).next(draft.commits.get(key))
+                value = with_note(value, note)
+            writes[key] = value
+        return writes
+
+    def _answers_key(self, call: Call) -> Key:
+        """Where the answer to this key is kept. Several places, so that calls seldom get in each other's way."""
+        return self._parts.keys.answers(call.transaction_id[-1])
+
+
+class Overlay(Operations):
+    """All operations, inside one open transaction."""
+
+    def __init__(self, parts: Parts, transaction_id: TransactionId) -> None:
+        self.id = transaction_id
+        cells = OverlayCells(parts, transaction_id)
+        super().__init__(parts, cells, OverlayWorker(parts, transaction_id, cells))
+
+    async def table_file(self, location: str) -> MetadataFile:
+        return guarded(await super().table_file(location))
+
+    async def table_after(self, done: Done) -> MetadataFile:
+        return guarded(await super().table_after(done))
+
+    async def commit_table(self, call: Call, commit: Commit) -> Done:
+        refuse_destruction([commit])
+        try:
+            return await super().commit_table(call, commit)
+        except ClosedTransaction:
+            return await self._already_in(commit)
+
+    async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
+        refuse_destruction(commits)
+        return await super().commit_tables(call, commits)
+
+    async def _already_in(self, commit: Commit) -> Done:
+        """A statement whose answer was lost, sent again after the commit. Refusing it would cost live files."""
+        assert commit.identifier is not None
+        if not adds_snapshots(commit.updates):
+            raise closed(self.id, await self.parts.store.lookup(self.id))
+        pointer = await self._names.find_kind(_Main(self.parts), commit.identifier, Kind.TABLE)
+        if pointer is None:
+            raise closed(self.id, await self.parts.store.lookup(self.id))
+        file = await self.parts.files.table(pointer.metadata_location)
+        if not has_snapshots(file.document, commit.updates):
+            raise closed(self.id, await self.parts.store.lookup(self.id))
+        return Done(self.id, {"metadata-location": pointer.metadata_location}, replayed=True)
+
+    # --- small documents of users ---
+
+    async def put_state(self, call: Call, name: str, value: JsonObject | None, revision: int | None) -> Done:
+        """Stage a document, if it is at this revision as the transaction sees it (None: whatever it is at)."""
+
+        async def plan(draft: Draft) -> JsonObject:
+            key = self.parts.keys.state(name)
+            [cell] = await draft.read(key)
+            check_revision(name, cell, revision)
+            draft.write(key, None if value is None else {"value": value})
+            return {"name": name, "revision": cell.revision + (cell.writer != self.id)}
+
+        return await self._worker.perform(call, plan)
+
+
+class _Main:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def read(self, *keys: Key) -> list[Cell]:
+        found = await self._parts.store.read(keys)
+        return [found[key] for key in keys]
+
+    read_again = read
+
+
+class ClosedTransaction(BadRequest):
+    """The transaction has ended, or there is none. A 400 for everything: engines show it, and clean up after it."""
+
+
+def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> ClosedTransaction:
+    again = "Begin a new one: POST /v1/{prefix}/transactions"
+    if record is None:
+        return ClosedTransaction(f"there is no transaction {transaction_id}. {again}")
+    match record.state:
+        case State.COMMITTED:
+            what = "is committed: all of it is visible, and it takes no more statements"
+        case State.ABORTED:
+            what = "was aborted or has expired: nothing of it was applied"
+        case State.FAILED:
+            what = f"failed at its commit: nothing of it was applied ({_why(record)})"
+        case State.RETRYABLE | State.PREPARING:
+            what = "is being committed; ask for its state, or commit it again"
+        case State.PREPARED:
+            what = "is prepared and takes no more statements: commit or abort it"
+        case State.OPEN:
+            what = "is sealed for its commit and takes no more statements: commit or abort it"
+    return ClosedTransaction(f"transaction {transaction_id} {what}. {again}")
+
+
+def guarded(file: MetadataFile) -> MetadataFile:
+    """The file as an engine sees it that must not delete anything: Spark purges and expires files itself, at once.
+
+    In answers only, never stored.
+    """
+    properties = {**(file.document.get("properties") or {}), _GC_ENABLED: "false"}
+    document = {**file.document, "properties": properties}
+    return MetadataFile(file.location, file.name, orjson.dumps(document), document)
+
+
+def refuse_destruction(commits: Sequence[Commit]) -> None:
+    """Engines delete files right after such a commit, long before the transaction is published."""
+    for commit in commits:
+        if any(update.action == words.REMOVE_SNAPSHOTS for update in commit.updates):
+            raise BadRequest(
+                "remove-snapshots cannot be part of a transaction: the engine would delete live files before the "
+                "commit. Expire snapshots outside of it"
+            )
+
+
+def check_revision(name: str, cell: Cell, revision: int | None) -> None:
+    if revision is not None and cell.revision != revision:
+        raise BadRevision(
+            f"document {name!r} is at revision {cell.revision}, not {revision}; read it again",
+            {"name": name, "expected": revision, "actual": cell.revision},
+        )
+
+
+class BadRevision(Refusal):
+    """A document was compared with a revision it is not at."""
+
+    type = "CommitFailedException"
+    code = 409
+
+
+def _why(record: TransactionRecord) -> str:
+    answer: Mapping[str, Any] = record.answer or {}
+    return str((answer.get("error") or {}).get("message", "a conflict"))

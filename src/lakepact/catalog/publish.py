@@ -1,0 +1,339 @@
+"""Publishing: how what a transaction has staged becomes visible, all of it at one instant and with one timestamp.
+
+The staged plan is turned into the plan that is committed. Each table gets one more metadata version, the only one that
+anybody outside will see. A table that has moved meanwhile is a conflict, unless all that was asked of it concerns its
+metadata only and still holds: then it is done again on the newer version. What a namespace promises to those who create
+in it, and to those who drop it, is made sure of here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, NoSuchNamespace, Refusal, refusal_of
+from lakepact.catalog.keys import family_of
+from lakepact.catalog.namespaces import MARK, children_of
+from lakepact.catalog.operations import Parts
+from lakepact.catalog.overlay import closed
+from lakepact.catalog.pointers import Change, Kind, Pointer, shown
+from lakepact.catalog.staged import STAGED, StagedNote, without_note
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, write_files
+from lakepact.errors import Contended, InvalidRequest, TransactionNotFound, WrongState
+from lakepact.iceberg.draft import Context
+from lakepact.iceberg.errors import StaleUpdate
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.locations import next_metadata_location
+from lakepact.iceberg.publish import published
+from lakepact.iceberg.requirements import check_all
+from lakepact.iceberg.updates import apply
+from lakepact.kernel.keys import Key, segments_of
+from lakepact.kernel.model import (
+    Busy,
+    Cell,
+    CommitResult,
+    Committed,
+    Conflict,
+    Failed,
+    Isolation,
+    Moved,
+    Prepared,
+    PrepareResult,
+    Read,
+    State,
+    Transaction,
+    TransactionRecord,
+    Value,
+    Write,
+)
+
+_ATTEMPTS: Final = 32
+
+Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
+Decide: TypeAlias = Callable[[Transaction], Awaitable[CommitResult | PrepareResult]]
+
+
+class Publisher:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        mark: Mark,
+        on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`mark` puts a mark on a namespace that is to be dropped, in a transaction of its own."""
+        self._parts = parts
+        self._mark = mark
+        self._on_committed = on_committed
+
+    async def commit(self, call: Call) -> Done:
+        """Publish the transaction of this call. Idempotent: once it has ended, its answer is given again."""
+        store = self._parts.store
+        record = await self._record(call)
+        if record.state in (State.COMMITTED, State.FAILED):
+            return replay(record)
+        if record.state is State.PREPARED:
+            prepared = Transaction(record.id, record.request_hash, record.writes, record.reads, sealed=True)
+            return await self._settled(call, self._answered(call, prepared), store.commit)
+        return await self._decide(
+            call, record.isolation, lambda transaction: store.commit(transaction, settle_conflict=False)
+        )
+
+    async def prepare(self, call: Call) -> TransactionRecord:
+        """Make sure that the commit will succeed: everything it needs is held until then."""
+        store = self._parts.store
+        record = await self._record(call)
+        if record.state not in (State.PREPARED, State.COMMITTED):
+            await self._decide(
+                call, record.isolation, lambda transaction: store.prepare(transaction, settle_conflict=False)
+            )
+        return await self._record(call)
+
+    async def _record(self, call: Call) -> TransactionRecord:
+        record = await self._parts.store.lookup(call.transaction_id)
+        if record is None or record.state is State.ABORTED:
+            raise closed(call.transaction_id, record)
+        return record
+
+    # --- the decision ---
+
+    async def _decide(self, call: Call, isolation: Isolation, decide: Decide) -> Done:
+        """Plan, and plan again while only such cells have moved as can be followed."""
+        try:
+            sealed = await self._parts.store.seal(call.transaction_id)
+        except (WrongState, TransactionNotFound) as error:
+            raise closed(call.transaction_id, await self._parts.store.lookup(call.transaction_id)) from error
+        moved: dict[Key, Cell] = {}
+        for attempt in range(_ATTEMPTS):
+            draft = Draft(self._parts.store.read, call.transaction_id, f"publish/{attempt}", self._parts.clock.now_ms())
+            try:
+                transaction = await self._plan(call, sealed, draft, moved)
+            except (Refusal, InvalidRequest, StaleUpdate) as error:
+                return await self._fail(call, sealed, as_refusal(error))
+            if not await write_files(self._parts.files, self._parts.tasks, draft):
+                continue
+            outcome = await decide(transaction)
+            if not isinstance(outcome, Conflict):
+                return await self._ended(call, transaction, outcome, draft)
+            if outcome.final:
+                raise _conflict(sealed, outcome.moved, {})
+            self._parts.watch.retried()
+            cells = await self._parts.store.read([one.key for one in outcome.moved])
+            if not all(_can_follow(sealed, key, isolation) for key in cells):
+                return await self._fail(call, sealed, _conflict(sealed, outcome.moved, cells))
+            moved.update(cells)
+        raise Contended(f"transaction {call.transaction_id}: others kept changing its tables; commit it again")
+
+    async def _settled(self, call: Call, transaction: Transaction, decide: Decide) -> Done:
+        draft = Draft(self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms())
+        return await self._ended(call, transaction, await decide(transaction), draft)
+
+    async def _ended(
+        self, call: Call, transaction: Transaction, outcome: CommitResult | PrepareResult, draft: Draft
+    ) -> Done:
+        match outcome:
+            case Committed():
+                if not outcome.replayed:
+                    self._parts.watch.applied(len(results_of(transaction.writes)))
+                    self._parts.tasks.background(self._on_committed(transaction, draft))
+                return Done(outcome.id, outcome.answer["result"], outcome.replayed)
+            case Prepared():
+                return Done(outcome.id, {})
+            case Failed():
+                raise refusal_of(outcome.answer["error"])
+            case Conflict():
+                raise _conflict(transaction, outcome.moved, {})
+            case Busy():
+                raise Contended(
+                    f"transaction {outcome.owner or 'of somebody else'} holds a table of {call.transaction_id}. "
+                    f"Nothing was applied; commit it again",
+                    owner=outcome.owner,
+                    retry_after_s=outcome.retry_after_s,
+                )
+
+    async def _fail(self, call: Call, sealed: Transaction, refusal: Refusal) -> Done:
+        self._parts.watch.refused()
+        answer = {"operation": call.operation, "error": refusal.to_json()}
+        settled = await self._parts.store.fail(sealed.id, sealed.request_hash, answer)
+        if isinstance(settled, Committed):
+            return Done(settled.id, settled.answer["result"], replayed=True)
+        raise refusal_of(settled.answer["error"])
+
+    # --- the plan ---
+
+    async def _plan(self, call: Call, sealed: Transaction, draft: Draft, moved: Mapping[Key, Cell]) -> Transaction:
+        never_were = {
+            segments_of(write.key)[-1]
+            for write in sealed.writes
+            if family_of(write.key) == "tables" and write.revision == 0 and write.value is None
+        }
+        kept = [write for write in sealed.writes if not _is_passing(write, never_were)]
+        draft.now_ms = await self._common_time(draft.now_ms, kept)
+        writes = {write.key: await self._write(draft, write, moved.get(write.key)) for write in kept}
+        reads = {read.key: read.revision for read in sealed.reads if family_of(read.key) != "answers"}
+        await self._secure_namespaces(sealed, writes, reads)
+        plan = Transaction(
+            sealed.id,
+            sealed.request_hash,
+            writes=tuple(writes.values()),
+            reads=tuple(Read(key, revision) for key, revision in reads.items() if key not in writes),
+            sealed=True,
+        )
+        return self._answered(call, plan)
+
+    def _answered(self, call: Call, plan: Transaction) -> Transaction:
+        answer = {"operation": call.operation, "result": {"results": results_of(plan.writes)}, "source": call.source}
+        return Transaction(plan.id, plan.request_hash, plan.writes, plan.reads, answer, plan.sealed)
+
+    async def _common_time(self, now_ms: int, writes: Iterable[Write]) -> int:
+        """No table may become older than it was."""
+        times = [now_ms]
+        for write in writes:
+            if (note := _note_of(write)) is not None and note.base_location is not None:
+                base = await self._parts.files.table(note.base_location)
+                times.append(base.document["last-updated-ms"])
+        return max(times)
+
+    async def _write(self, draft: Draft, write: Write, current: Cell | None) -> Write:
+        """The cell as it will be seen. `current`: the cell has moved, and this is what it is now."""
+        note = _note_of(write)
+        if note is None or write.value is None:
+            return write
+        revision = write.revision if current is None else current.revision
+        pointer = Pointer.from_json(without_note(write.value))
+        base_location: str | None
+        if current is not None:
+            pointer, metadata, base_location = await self._done_again(draft, note, current, pointer)
+        elif pointer.metadata_location == note.base_location:
+            # Renamed, and nothing else.
+            return Write(write.key, revision, pointer.to_json())
+        else:
+            metadata = (await self._parts.files.table(pointer.metadata_location)).document
+            base_location = note.base_location
+        base = None if base_location is None else (await self._parts.files.table(base_location)).document
+        document = published(metadata, base=base, base_location=base_location, now_ms=draft.now_ms)
+        location = next_metadata_location(document, base_location, draft.unique_name(pointer.id))
+        draft.put(location, document)
+        change = Change.CREATE if base is None else Change.COMMIT
+        new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location)
+        return Write(write.key, revision, new.to_json())
+
+    async def _done_again(
+        self, draft: Draft, note: StagedNote, current: Cell, staged: Pointer
+    ) -> tuple[Pointer, JsonObject, str]:
+        """What was asked of the table, done on its newer version."""
+        pointer = Pointer.of(current)
+        assert note.commits is not None
+        if pointer is None or pointer.identifier != staged.identifier:
+            raise CommitFailed(f"table {shown(staged.identifier)} was renamed or dropped meanwhile")
+        metadata = (await self._parts.files.table(pointer.metadata_location)).document
+        for commit in note.commits:
+            failures = check_all(metadata, commit.requirements)
+            if failures:
+                raise CommitFailed(f"table {shown(staged.identifier)} has moved: {failures[0].message}")
+            metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
+        return pointer, metadata, pointer.metadata_location
+
+    # --- namespaces ---
+
+    async def _secure_namespaces(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
+        """What is created needs its namespace to stay; what is dropped must have nothing left in it."""
+        for key, write in list(writes.items()):
+            if family_of(key) == "names" and write.value is not None:
+                await self._stay(self._parts.keys.namespace_of_name(key), writes, reads)
+            elif family_of(key) == "namespaces" and write.value is None and write.revision > 0:
+                writes[key] = await self._marked(sealed, write, writes)
+
+    async def _stay(self, namespace: Key, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
+        if namespace in writes or namespace in reads:
+            return
+        # Under snapshot isolation reads are no dependencies; this one must be.
+        cell = (await self._parts.store.read([namespace]))[namespace]
+        if cell.value is None or MARK in cell.value:
+            raise NoSuchNamespace(f"Namespace does not exist: {segments_of(namespace)[-1]} (it was dropped meanwhile)")
+        reads[namespace] = cell.revision
+
+    async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
+        cell = (await self._parts.store.read([write.key]))[write.key]
+        if cell.value is None:
+            raise NoSuchNamespace(f"Namespace does not exist: {segments_of(write.key)[-1]} (it was dropped meanwhile)")
+        namespace = tuple(cell.value["namespace"])
+        expected = write.revision
+        if cell.value.get(MARK) != sealed.id:
+            if cell.revision != write.revision:
+                raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
+            await self._mark(namespace, sealed.id)
+            cell = (await self._parts.store.read([write.key]))[write.key]
+            expected = write.revision + 1
+        gone = {key for key, planned in writes.items() if planned.value is None}
+        if cell.value is None or cell.value.get(MARK) != sealed.id or cell.revision < expected:
+            raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
+        async for child in children_of(self._parts.keys, self._parts.store.scan, namespace):
+            if child not in gone:
+                raise NamespaceNotEmpty(f"Namespace {'.'.join(namespace)} is not empty: others have created in it")
+        return Write(write.key, cell.revision, None)
+
+
+def results_of(writes: Iterable[Write]) -> list[JsonObject]:
+    """The tables and views of a committed plan, and where their metadata is."""
+    return [
+        {
+            "identifier": {"namespace": write.value["namespace"], "name": write.value["name"]},
+            "metadata-location": write.value["metadata-location"],
+        }
+        for write in writes
+        if write.value is not None and family_of(write.key) in ("tables", "views")
+    ]
+
+
+def _note_of(write: Write) -> StagedNote | None:
+    if write.value is None or STAGED not in write.value:
+        return None
+    return StagedNote.from_json(write.value[STAGED])
+
+
+def _is_passing(write: Write, never_were: set[str]) -> bool:
+    """Whether the write means nothing outside: answers, and what came and went within the transaction."""
+    if family_of(write.key) == "answers":
+        return True
+    if family_of(write.key) == "dropped":
+        return segments_of(write.key)[-1] in never_were
+    return write.revision == 0 and write.value is None
+
+
+def _can_follow(sealed: Transaction, key: Key, isolation: Isolation) -> bool:
+    """Whether the plan can be made again although this cell has moved.
+
+    A serializable transaction that also adds data may have computed it from what has moved: then it cannot.
+    """
+    notes = {write.key: note for write in sealed.writes if (note := _note_of(write)) is not None}
+    looked_at = notes.values() if isolation is Isolation.SERIALIZABLE else [notes[key]] if key in notes else []
+    return key in notes and all(note.commits for note in looked_at)
+
+
+def _conflict(sealed: Transaction, moved: Sequence[Moved], cells: Mapping[Key, Cell]) -> CommitFailed:
+    """The refusal of a transaction whose cells have moved. It names them."""
+    values: dict[Key, Value | None] = {write.key: write.value for write in sealed.writes}
+    named = []
+    for one in moved:
+        found = cells.get(one.key)
+        value = (found.value if found is not None else None) or values.get(one.key) or {}
+        named.append(
+            {
+                "cell": one.key,
+                **({"identifier": {"namespace": value["namespace"], "name": value["name"]}} if "name" in value else {}),
+                "access": "write" if one.key in values else "read",
+                "expected": one.expected,
+                "actual": one.actual,
+            }
+        )
+    tables = ", ".join(_shown(one) for one in named)
+    return CommitFailed(
+        f"Transaction failed: {tables} changed since {sealed.id} read it. Nothing was applied; run it again",
+        {"conflicts": named},
+    )
+
+
+def _shown(conflict: Mapping[str, Any]) -> str:
+    identifier = conflict.get("identifier")
+    return conflict["cell"] if identifier is None else ".".join((*identifier["namespace"], identifier["name"]))

@@ -1,0 +1,350 @@
+"""A killed server breaks no promise: what it answered has happened, once and wholly, and all that happened is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakepact.server.app import build
+from lakepact.settings import Settings
+from lakepact.upkeep.runner import Runner
+from tests.crash.server_chaos import TABLES, Chaos, Sent, ask
+from tests.crash.server_tables import (
+    NAMESPACE,
+    adding,
+    commit_key,
+    creation,
+    named,
+    new_key,
+    read_chain,
+    receipts_in,
+    snapshot_id,
+    snapshots_of,
+    tables_of,
+    version_of,
+)
+from tests.support.asgi_client import Answer, AsgiClient
+from tests.support.postgres import running_postgres
+from tests.support.server import running_server
+
+ROOT = Path(__file__).parents[2]
+LONG = bool(os.environ.get("LAKEPACT_LONG"))
+RECEIPTS_WITHIN_S = 60.0
+
+
+@contextmanager
+def sqlite_store(_folder: Path) -> Iterator[str | None]:
+    yield None
+
+
+@contextmanager
+def file_store(folder: Path) -> Iterator[str | None]:
+    yield f"file://{folder / 'cells'}"
+
+
+@contextmanager
+def postgres_store(_folder: Path) -> Iterator[str | None]:
+    with running_postgres() as url:
+        yield url
+
+
+STORES = {"sqlite": sqlite_store, "postgres": postgres_store, "file": file_store}
+LONG_ONES = ("postgres", "file")
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(
+    "store", [pytest.param(name, marks=pytest.mark.long) if name in LONG_ONES else name for name in STORES]
+)
+def test_a_server_killed_at_random_instants_does_every_keyed_request_once(
+    store: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    seed = int(os.environ.get("LAKEPACT_CHAOS_SEED") or secrets.randbelow(1_000_000))
+    with STORES[store](tmp_path) as url:
+        options = () if url is None else ("--store", url)
+        chaos = Chaos(tmp_path, options, seed, kills=60 if LONG else 12)
+        try:
+            chaos.run()
+            with running_server(tmp_path, *options, env={"LAKEPACT_UPKEEP_INTERVAL_S": "1"}) as server:
+                audit(server.url, tmp_path / "data" / "warehouse", chaos)
+        except BaseException as error:
+            error.add_note(f"LAKEPACT_CHAOS_SEED={seed} plays the same requests again; the moments differ")
+            raise
+    done = Counter(sent.what for sent in chaos.sent if sent.status < 300)
+    refused = sum(sent.status >= 400 for sent in chaos.sent)
+    record_property(
+        "figure",
+        f"server on {store}, seed {seed}: killed {chaos.killed} times under {sum(chaos.attempts.values())} attempts "
+        f"({chaos.attempts['twice']} doubled, {chaos.attempts['dropped']} dropped, "
+        f"{chaos.attempts['not answered']} not answered); each of {sum(done.values())} changes once "
+        f"({', '.join(f'{count} {what}' for what, count in sorted(done.items()))}), {refused} refused",
+    )
+    assert min(done[what] for what in ("commit", "commit-many", "commit-to-head", "create", "rename", "property")) > 0
+    assert refused > 0
+
+
+def audit(url: str, warehouse: Path, chaos: Chaos) -> None:
+    """Hold what was answered against what is there."""
+    shared = {f"t{number}": loaded(url, f"t{number}") for number in range(TABLES)}
+    chains = {name: read_chain(answer["metadata-location"]) for name, answer in shared.items()}
+    audit_snapshots(chaos.sent, shared)
+    audit_names(url, chaos.sent, chains)
+    audit_properties(url, chaos.sent)
+    states = audit_transactions(url, chaos.sent)
+    audit_receipts(warehouse, chaos.sent, chains, states)
+
+
+def loaded(url: str, name: str) -> Any:
+    status, answer = ask(url, f"/v1/main/namespaces/{NAMESPACE}/tables/{name}")
+    assert status == 200, answer
+    return answer
+
+
+def audit_snapshots(sent: list[Sent], shared: dict[str, Any]) -> None:
+    there = {name: snapshots_of(answer["metadata"]) for name, answer in shared.items()}
+    for commit in sent:
+        if not commit.snapshot:
+            continue
+        holding = {name for name, snapshots in there.items() if commit.snapshot in snapshots}
+        if commit.status < 300:
+            assert holding == set(commit.tables), f"{commit} was acknowledged and is in {holding}"
+        else:
+            assert not holding, f"{commit} was refused and is in {holding}"
+    for name, snapshots in there.items():
+        assert len(set(snapshots)) == len(snapshots)
+        for snapshot in snapshots:
+            missing = [table for table in tables_of(snapshot) if snapshot not in there[f"t{table}"]]
+            assert not missing, f"{snapshot} is in {name} and not in t{missing}"
+        # Every commit here adds one snapshot, and so one version: none was made twice.
+        assert version_of(shared[name]["metadata-location"]) == len(snapshots)
+
+
+def audit_names(url: str, sent: list[Sent], chains: dict[str, list[str]]) -> None:
+    _, listed = ask(url, f"/v1/main/namespaces/{NAMESPACE}/tables")
+    names = {one["name"] for one in listed["identifiers"]}
+    dropped = {one.name for one in sent if one.what == "drop"}
+    renamed = {one.name for one in sent if one.what == "rename"}
+    created = {one.name for one in sent if one.what == "create"}
+    assert all(one.status < 300 for one in sent if one.what in ("create", "rename", "drop", "property"))
+    # A client may have been stopped between two of its steps.
+    unmoved = {name for name in created if f"{name}_renamed" not in renamed}
+    assert names == {*chains, *(renamed - dropped), *unmoved}
+    for name in names - chains.keys():
+        chains[name] = read_chain(loaded(url, name)["metadata-location"])
+        assert len(chains[name]) == 1, f"{name} was created once: {chains[name]}"
+
+
+def audit_properties(url: str, sent: list[Sent]) -> None:
+    _, namespace = ask(url, f"/v1/main/namespaces/{NAMESPACE}")
+    assert set(namespace["properties"]) == {one.name for one in sent if one.what == "property"}
+
+
+def audit_transactions(url: str, sent: list[Sent]) -> dict[str, Any]:
+    states: dict[str, Any] = {}
+    for one in sent:
+        status, states[one.key] = ask(url, f"/v1/main/transactions/{one.key}")
+        assert status == 200, f"{one}: {states[one.key]}"
+        assert states[one.key]["state"] == ("committed" if one.status < 300 else "failed"), f"{one}: {states[one.key]}"
+    return states
+
+
+def audit_receipts(warehouse: Path, sent: list[Sent], chains: dict[str, list[str]], states: dict[str, Any]) -> None:
+    """Upkeep runs in the server, every second. What it has to come to is known from the tables' own files."""
+    expected = {commit_key(location): location for chain in chains.values() for location in chain}
+    changing = {one.key for one in sent if one.status < 300}
+    until = time.monotonic() + RECEIPTS_WITHIN_S
+    while True:
+        receipts = receipts_in(warehouse)
+        told = {receipt["transaction-id"] for receipt in receipts.values()}
+        missing = [location for key, location in expected.items() if key not in receipts]
+        if not missing and changing <= told:
+            break
+        assert time.monotonic() < until, f"no receipts of {missing[:3]} and {len(changing - told)} transactions"
+        time.sleep(0.2)
+    for key, location in expected.items():
+        assert receipts[key]["metadata-location"] == location
+    refused = {one.key for one in sent if one.status >= 400}
+    assert not refused & told, "a receipt of something that was refused"
+    by_transaction: dict[str, list[Any]] = {}
+    for receipt in receipts.values():
+        by_transaction.setdefault(receipt["transaction-id"], []).append(receipt)
+    for one in sent:
+        if one.status >= 300:
+            continue
+        mine = by_transaction[one.key]
+        assert len(mine) == max(1, len(one.tables)) == mine[0]["transaction-tables"], f"{one}: {mine}"
+        changed = {
+            change["metadata-location"] for change in states[one.key]["changes"] if "metadata-location" in change
+        }
+        if one.tables or one.what == "create":
+            assert {receipt["metadata-location"] for receipt in mine} == changed
+        assert {receipt["change"] for receipt in mine} == {CHANGES[one.what]}
+
+
+CHANGES = {
+    "commit": "commit",
+    "commit-many": "commit",
+    "commit-to-head": "commit",
+    "create": "create",
+    "rename": "rename",
+    "drop": "drop",
+    "property": "commit",
+}
+
+
+# --- killed at every storage operation of one commit ---
+
+LEFT, MIDDLE, RIGHT = "t0", "t1", "t2"
+MORE_POINTS_THAN_ANY_COMMIT_HAS = 2_000
+
+
+class Victims:
+    """A process whose children are killed."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.server_victim"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, job: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        ended: dict[str, Any] = json.loads(self._process.stdout.readline() or "{}")
+        assert ended, "the victims' process has ended; its reason is above"
+        return ended
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+
+@asynccontextmanager
+async def opened(settings: dict[str, Any]) -> AsyncIterator[tuple[AsgiClient, Runner]]:
+    """The server anew, as after a restart, without its socket. Its upkeep is run by hand."""
+    # An interval so short that the lease of the server before has ended.
+    service = await build(Settings.load(**settings, upkeep_interval_s=0.01))
+    try:
+        yield AsgiClient(service.asgi), service.upkeep
+    finally:
+        await service.close()
+
+
+async def table(client: AsgiClient, name: str) -> Any:
+    answer = await client.send("GET", f"/v1/namespaces/{NAMESPACE}/tables/{name}")
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("file", marks=pytest.mark.long)])
+def test_a_commit_of_three_tables_killed_at_any_storage_operation_happens_once_when_it_is_sent_again(
+    store: str, keyed: bool, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    victims = Victims()
+    try:
+        points, happened, answered = asyncio.run(_kill_at_every_point(victims, store, keyed, tmp_path))
+    finally:
+        victims.close()
+    record_property(
+        "figure",
+        f"server on {store}, {'keyed' if keyed else 'unkeyed'} commit of 3 tables: killed at each of {points} storage "
+        f"operations, {happened} after the commit, {answered} after the answer",
+    )
+    assert 0 < happened < points, "some kills must fall before the commit point and some after it"
+    assert answered > 0, "some kills must fall between the answer and its receipts"
+
+
+async def _kill_at_every_point(victims: Victims, store: str, keyed: bool, folder: Path) -> tuple[int, int, int]:
+    settings = {"data": str(folder / "data"), "lease_s": 0.1, "log_level": "error"}
+    if store == "file":
+        settings["store"] = f"file://{folder / 'cells'}"
+    chance = random.Random(0)
+    async with opened(settings) as (client, _):
+        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        for name in (LEFT, MIDDLE, RIGHT):
+            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            assert made.status == 200
+    happened = answered = 0
+    for at in range(1, MORE_POINTS_THAN_ANY_COMMIT_HAS):
+        job = {
+            "settings": settings,
+            "at": at,
+            "before": [f"/v1/namespaces/{NAMESPACE}/tables/{name}" for name in (LEFT, MIDDLE, RIGHT)],
+            "method": "POST",
+            "path": "/v1/transactions/commit",
+            # Each commit is to the head the one before has left, so a second execution could not go unnoticed.
+            "body": {"table-changes": [_to_head(name, at) for name in (LEFT, MIDDLE, RIGHT)]},
+            "headers": {"Idempotency-Key": new_key(chance)} if keyed else {},
+        }
+        ended = victims.run(job)
+        before = await _audit_point(settings, job, at, folder)
+        assert before or ended["status"] is None, f"commit {at} was answered with {ended['status']} and is not there"
+        happened += before
+        answered += ended["status"] is not None
+        if not ended["killed"]:
+            assert ended["status"] == 204
+            return at - 1, happened - 1, answered - 1
+    raise AssertionError("the victim never came to its end")
+
+
+def _to_head(name: str, number: int) -> dict[str, Any]:
+    parent = snapshot_id(number - 1, [0, 1, 2]) if number > 1 else None
+    return named(name, adding(snapshot_id(number, [0, 1, 2]), parent=parent, head=True, after=number - 1))
+
+
+async def _audit_point(settings: dict[str, Any], job: dict[str, Any], number: int, folder: Path) -> bool:
+    """All or nothing; then, sent again, once. Whether it had happened before it was sent again."""
+    snapshot, key = snapshot_id(number, [0, 1, 2]), job["headers"].get("Idempotency-Key")
+    async with opened(settings) as (client, upkeep):
+        tables = [await table(client, name) for name in (LEFT, MIDDLE, RIGHT)]
+        holding = [snapshot in snapshots_of(one["metadata"]) for one in tables]
+        assert len(set(holding)) == 1, f"half of commit {number} is visible: {holding}"
+        if key is not None:
+            asked = await client.send("GET", f"/v1/transactions/{key}")
+            committed = asked.status == 200 and asked.json()["state"] == "committed"
+            assert committed == holding[0], f"{asked.body!r}, but visible: {holding}"
+        for _ in range(2):
+            again = await _until_answered(client, job)
+            assert again.status == 204, f"commit {number}, sent again: {again.status} {again.body!r}"
+        tables = [await table(client, name) for name in (LEFT, MIDDLE, RIGHT)]
+        for one in tables:
+            assert snapshots_of(one["metadata"]).count(snapshot) == 1
+            assert version_of(one["metadata-location"]) == number, f"{one['metadata-location']} after {number} commits"
+        while not await upkeep.turn():
+            await asyncio.sleep(0.01)
+    receipts = receipts_in(folder / "data" / "warehouse")
+    for one in tables:
+        told = receipts[commit_key(one["metadata-location"])]
+        assert (told["snapshot-id"], told["transaction-tables"]) == (snapshot, 3)
+    return holding[0]
+
+
+async def _until_answered(client: AsgiClient, job: dict[str, Any]) -> Answer:
+    """A 503 is no answer: it says that nothing has happened yet."""
+    for _ in range(100):
+        answer = await client.send(job["method"], job["path"], json=job["body"], headers=job["headers"])
+        if answer.status != 503:
+            return answer
+        await asyncio.sleep(0.05)
+    raise AssertionError("the server kept saying 503")
