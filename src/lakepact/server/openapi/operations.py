@@ -313,7 +313,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "prepareTransaction": Operation(
         Tag.TRANSACTIONS,
         "Prepare a transaction",
-        "Locks everything it will change, so that a commit can only succeed. For coordinators of several systems.",
+        "The first of two phases, for coordinators of several systems: everything the commit needs is held until then, "
+        "or until the transaction expires.",
         {200: "Transaction"},
         changes=True,
         takes_key=False,
@@ -321,8 +322,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "publishTransaction": Operation(
         Tag.TRANSACTIONS,
         "Commit a transaction",
-        "All that was staged becomes visible at one instant, or a conflict says which tables had moved. May be sent "
-        "again until it is answered.",
+        "All that was staged becomes visible at one instant and with one timestamp, or none of it does: 409 names what "
+        "has moved. Sent again, it gives the same answer again.",
         {200: "TransactionDone"},
         body="Publishing",
         body_required=False,
@@ -333,7 +334,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "abortTransaction": Operation(
         Tag.TRANSACTIONS,
         "Give up a transaction",
-        "Nothing of it was ever visible. May be sent again; one that is committed cannot be given up.",
+        "Nothing that was staged is ever seen. Aborting twice is fine; a committed transaction is 400.",
         {200: "Transaction"},
         changes=True,
         takes_key=False,
@@ -355,14 +356,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "loadStateInTransaction": Operation(
         Tag.TRANSACTIONS,
         "Read a small document in a transaction",
-        "As of the transaction's instant, with its own changes; null if there is none.",
+        "As of the transaction's instant, with its own changes; revision 0 and null if it never was.",
         {200: "State"},
     ),
     "putState": Operation(
         Tag.TRANSACTIONS,
         "Write a small document in a transaction",
         "It is committed with the tables, so a pipeline that keeps its position there never loses or repeats a step. "
-        "With `revision` only if it is at that one.",
+        "With `revision` it is compared first: 409 if the document is at another. Without a value it is removed.",
         {200: "StateWritten"},
         body="NewState",
         example={"value": {"offset": 1042}, "revision": 3},
@@ -375,82 +376,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {200: "Tables"},
         body="Identifiers",
         example={"identifiers": [_ORDERS, {"namespace": ["sales"], "name": "lines"}]},
-    ),
-    "beginTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Begin a transaction",
-        "Point any engine at the answered `warehouse` or `prefix`: all it reads is of one instant, all it writes is "
-        "staged, and nobody else sees any of it until the commit. The Idempotency-Key becomes the transaction's id.",
-        {200: "Begun"},
-        body="Begin",
-        example={"ttl-seconds": 600, "isolation": "serializable"},
-        changes=True,
-    ),
-    "listTransactions": Operation(
-        Tag.TRANSACTIONS,
-        "List transactions",
-        "Oldest first; `state` names the wanted states, joined by commas. A page may be short and have a successor.",
-        {200: "Transactions"},
-        parameters=("pageToken", "pageSize"),
-    ),
-    "prepareTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Prepare a transaction",
-        "The first of two phases: everything the commit needs is held until then, or until the transaction expires.",
-        {200: "Begun"},
-        refusals=(409,),
-    ),
-    "publishTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Commit a transaction",
-        "All that was staged becomes visible at one instant and with one timestamp, or none of it does: 409 names what "
-        "has moved. Sent again, it gives the same answer again.",
-        {200: "Published"},
-        refusals=(409,),
-    ),
-    "abortTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Abort a transaction",
-        "Nothing that was staged is ever seen. Aborting twice is fine; a committed transaction is 400.",
-        {200: "Begun"},
-    ),
-    "renewTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Renew a transaction",
-        "Moves its expiry to `ttl-seconds` from now, never earlier than it was.",
-        {200: "Begun"},
-    ),
-    "loadStateInTransaction": Operation(
-        Tag.TRANSACTIONS,
-        "Read a document inside a transaction",
-        "A small document of yours, as the transaction sees it; revision 0 and no value if it never was.",
-        {200: "State"},
-    ),
-    "putState": Operation(
-        Tag.TRANSACTIONS,
-        "Stage a document",
-        "It is committed with the tables. With `revision` it is compared first: 409 if the document is at another. "
-        "Without a value the document is removed.",
-        {200: "StatePut"},
-        refusals=(409,),
-        body="PutState",
-        example={"value": {"offset": 42}, "revision": 0},
-    ),
-    "loadState": Operation(
-        Tag.TRANSACTIONS,
-        "Read a document",
-        "As it was committed last.",
-        {200: "State"},
-        refusals=(404,),
-    ),
-    "batchLoadTables": Operation(
-        Tag.TABLES,
-        "Load many tables as of one instant",
-        "One consistent cut: either all tables are from before a commit, or all from after it.",
-        {200: "Tables"},
-        refusals=(404,),
-        body="BatchLoad",
-        example={"identifiers": [_ORDERS]},
     ),
     "livez": Operation(Tag.SERVER, "Whether the process lives", "Restart it if this does not answer.", {200: "Alive"}),
     "readyz": Operation(

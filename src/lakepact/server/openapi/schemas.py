@@ -175,8 +175,8 @@ _TRANSACTION: Final = {
 }
 
 _STATES: Final = (
-    "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. `retryable`: "
-    "none of it, and the same key may try again. Otherwise it is not decided yet."
+    "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. "
+    "`retryable`: none of it, and the same key may try again. Otherwise it is not decided yet."
 )
 _TRANSACTION: Final = {
     "transaction-id": UUID7,
@@ -352,16 +352,6 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {"requirements": array(ref("ViewRequirement")), "identifier": ref("Identifier")},
     ),
     "ViewRegistration": document({"name": FILLED, "metadata-location": FILLED}),
-    "Begin": document(
-        {},
-        {
-            "ttl-seconds": {"type": "number"},
-            "isolation": {"enum": ["serializable", "snapshot"]},
-            "properties": {"type": "object", "additionalProperties": TEXT},
-            "read-only": BOOLEAN,
-        },
-    ),
-    "Begun": document(_TRANSACTION, {}, "A transaction as it stands."),
     "Transaction": document(_TRANSACTION, None, _STATES),
     "TransactionInFull": document(
         {
