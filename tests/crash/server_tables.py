@@ -18,7 +18,10 @@ from urllib.parse import urlsplit
 from lakepact.kernel.identity import TransactionId, uuid7
 
 NAMESPACE: Final = "chaos"
-SCHEMA: Final = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "struct",
+    "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}],
+}
 _MOST_TABLES: Final = 16
 
 

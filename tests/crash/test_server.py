@@ -20,10 +20,12 @@ import pytest
 
 from lakepact.server.app import build
 from lakepact.settings import Settings
+from lakepact.stores import open_store
 from lakepact.upkeep.runner import Runner
 from tests.crash.server_chaos import TABLES, Chaos, Sent, ask
 from tests.crash.server_tables import (
     NAMESPACE,
+    SCHEMA,
     adding,
     commit_key,
     creation,
@@ -348,3 +350,206 @@ async def _until_answered(client: AsgiClient, job: dict[str, Any]) -> Answer:
             return answer
         await asyncio.sleep(0.05)
     raise AssertionError("the server kept saying 503")
+
+
+# --- answers that were lost: the same request comes again, without a key, later ---
+
+
+@asynccontextmanager
+async def three_tables(folder: Path) -> AsyncIterator[AsgiClient]:
+    async with opened({"data": str(folder / "data"), "log_level": "error"}) as (client, _):
+        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        for name in (LEFT, MIDDLE, RIGHT):
+            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            assert made.status == 200
+        yield client
+
+
+async def send(client: AsgiClient, method: str, path: str, body: Any = None, key: str | None = None) -> Answer:
+    headers = {} if key is None else {"Idempotency-Key": key}
+    if body is None:
+        return await client.send(method, path, headers=headers)
+    return await client.send(method, path, json=body, headers=headers)
+
+
+async def commit_with_uuid(client: AsgiClient) -> dict[str, Any]:
+    """A commit to LEFT as engines send it: to the head, of this very table."""
+    uuid = (await table(client, LEFT))["metadata"]["table-uuid"]
+    commit = adding(snapshot_id(1, [0]), head=True)
+    return {**commit, "requirements": [{"type": "assert-table-uuid", "uuid": uuid}, *commit["requirements"]]}
+
+
+LEFT_PATH = f"/v1/namespaces/{NAMESPACE}/tables/{LEFT}"
+
+
+@pytest.mark.parametrize("since", ["nothing", "renamed", "dropped", "replaced"])
+async def test_a_commit_that_took_effect_is_a_success_when_repeated_whatever_became_of_the_table(
+    since: str, tmp_path: Path
+) -> None:
+    """A 4xx would make the client delete files that a table, or the undoing of a drop, still needs."""
+    async with three_tables(tmp_path) as client:
+        commit = await commit_with_uuid(client)
+        assert (await send(client, "POST", LEFT_PATH, commit)).status == 200
+        if since == "renamed":
+            names = ({"namespace": [NAMESPACE], "name": name} for name in (LEFT, "elsewhere"))
+            moved = dict(zip(("source", "destination"), names, strict=True))
+            assert (await send(client, "POST", "/v1/tables/rename", moved)).status == 204
+        elif since != "nothing":
+            assert (await send(client, "DELETE", LEFT_PATH)).status == 204
+        if since == "replaced":
+            path = f"/v1/namespaces/{NAMESPACE}/tables"
+            assert (await send(client, "POST", path, creation(LEFT))).status == 200
+        again = await send(client, "POST", LEFT_PATH, commit)
+        assert again.status == 200, again.body
+        assert snapshots_of(again.json()["metadata"]) == [snapshot_id(1, [0])]
+        if since == "replaced":
+            assert not snapshots_of((await table(client, LEFT))["metadata"]), "it was made to another table"
+
+
+async def test_a_commit_that_did_not_take_effect_is_refused_though_another_table_took_the_name(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        commit = await commit_with_uuid(client)
+        assert (await send(client, "DELETE", LEFT_PATH)).status == 204
+        assert (await send(client, "POST", LEFT_PATH, commit)).refusal == (404, "NoSuchTableException")
+        made = await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/tables", creation(LEFT))
+        assert made.status == 200
+        assert (await send(client, "POST", LEFT_PATH, commit)).refusal == (409, "CommitFailedException")
+
+
+async def test_a_commit_of_many_tables_that_took_effect_is_recognised_as_a_whole(tmp_path: Path) -> None:
+    """The table that got only a property shows no trace of it. The others do, and all of it was one commit."""
+    async with three_tables(tmp_path) as client:
+        first, second = snapshot_id(1, [0]), snapshot_id(2, [1])
+        schema = {"type": "assert-current-schema-id", "current-schema-id": 0}
+        note = {"action": "set-properties", "updates": {"note": "first"}}
+        body = {
+            "table-changes": [
+                named(LEFT, adding(first, head=True)),
+                named(MIDDLE, {"requirements": [schema], "updates": [note]}),
+            ]
+        }
+        assert (await send(client, "POST", "/v1/transactions/commit", body)).status == 204
+        # Somebody else goes on, and the requirement of the middle table does not hold any more.
+        evolve = [
+            {"action": "add-schema", "schema": {**SCHEMA, "fields": [*SCHEMA["fields"], COLUMN]}},
+            {"action": "set-current-schema", "schema-id": -1},
+            {"action": "set-properties", "updates": {"note": "second"}},
+        ]
+        middle = f"/v1/namespaces/{NAMESPACE}/tables/{MIDDLE}"
+        assert (await send(client, "POST", middle, {"requirements": [], "updates": evolve})).status == 200
+        before = (await table(client, MIDDLE))["metadata-location"]
+        again = await send(client, "POST", "/v1/transactions/commit", body)
+        assert again.status == 204, again.body
+        assert (await table(client, MIDDLE))["metadata-location"] == before, "nothing was applied twice"
+        # Where one table shows it and another, which should, does not, nobody can know. It must not be a refusal.
+        body["table-changes"][1] = named(MIDDLE, {**adding(second, head=True), "requirements": [schema]})
+        torn = await send(client, "POST", "/v1/transactions/commit", body)
+        assert torn.refusal == (504, "CommitStateUnknownException")
+        assert (await table(client, MIDDLE))["metadata-location"] == before
+
+
+COLUMN = {"id": 2, "name": "more", "required": False, "type": "string"}
+
+
+async def test_a_created_table_is_recognised_under_another_name_if_it_has_the_snapshots(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        uuid = "0b64b0d0-6a4f-4d62-8d63-3b9d3f3a1c55"
+        updates = [
+            {"action": "assign-uuid", "uuid": uuid},
+            {"action": "upgrade-format-version", "format-version": 2},
+            {"action": "add-schema", "schema": SCHEMA},
+            {"action": "set-current-schema", "schema-id": -1},
+            {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+            {"action": "set-default-spec", "spec-id": -1},
+            {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+            *adding(snapshot_id(1, [0]), head=True)["updates"],
+        ]
+        body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+        path = f"/v1/namespaces/{NAMESPACE}/tables/made"
+        for _ in range(2):
+            assert (await send(client, "POST", path, body)).status == 200
+        names = ({"namespace": [NAMESPACE], "name": name} for name in ("made", "elsewhere"))
+        moved = dict(zip(("source", "destination"), names, strict=True))
+        assert (await send(client, "POST", "/v1/tables/rename", moved)).status == 204
+        again = await send(client, "POST", path, body)
+        assert again.status == 200, again.body
+        assert (await send(client, "HEAD", path)).status == 404, "it is not made a second time"
+
+
+# --- other ways to be dishonest ---
+
+
+async def test_a_metadata_file_that_is_gone_is_no_refusal_of_a_commit_that_happened(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        key = new_key(random.Random(1))
+        done = await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])), key)
+        assert done.status == 200
+        file_of(done.json()["metadata-location"]).unlink()
+        again = await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])), key)
+        assert again.refusal == (504, "CommitStateUnknownException")
+        assert again.header("X-Lakepact-Transaction") == key
+
+
+def file_of(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+async def test_a_drop_of_a_namespace_sent_many_times_at_once_is_a_success_each_time(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        for number in range(10):
+            assert (await send(client, "POST", "/v1/namespaces", {"namespace": [f"n{number}"]})).status == 200
+            key = new_key(random.Random(number))
+            drops = [send(client, "DELETE", f"/v1/namespaces/n{number}", key=key) for _ in range(4)]
+            statuses = [answer.status for answer in await asyncio.gather(*drops)]
+            assert {204} <= set(statuses) <= {204, 503}, statuses
+            assert (await send(client, "DELETE", f"/v1/namespaces/n{number}", key=key)).status == 204
+
+
+async def test_a_table_that_is_only_looked_at_is_a_guard_of_the_others(tmp_path: Path) -> None:
+    """Its requirement holds when the others change, not only when it was checked: two guards cannot both get through.
+
+    Each of two commits requires that the other's table has no snapshot yet, and adds one to its own.
+    """
+    async with three_tables(tmp_path) as client:
+        none_yet = {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}
+        for number in range(10):
+            names = [f"l{number}", f"r{number}"]
+            for name in names:
+                path = f"/v1/namespaces/{NAMESPACE}/tables"
+                assert (await send(client, "POST", path, creation(name))).status == 200
+            bodies = [
+                {
+                    "table-changes": [
+                        named(mine, adding(snapshot_id(number + 1, [place]), head=True)),
+                        named(other, {"requirements": [none_yet], "updates": []}),
+                    ]
+                }
+                for place, (mine, other) in enumerate([names, names[::-1]])
+            ]
+            sent = [send(client, "POST", "/v1/transactions/commit", body) for body in bodies]
+            statuses = [answer.status for answer in await asyncio.gather(*sent)]
+            assert sorted(statuses) == [204, 409], f"round {number}: {statuses}"
+
+
+async def test_a_table_that_is_registered_again_is_not_marked_for_purging_any_more(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        location = (await table(client, LEFT))["metadata-location"]
+        assert (await send(client, "DELETE", f"{LEFT_PATH}?purgeRequested=true")).status == 204
+        path = f"/v1/namespaces/{NAMESPACE}/register"
+        back = await send(client, "POST", path, {"name": LEFT, "metadata-location": location})
+        assert back.status == 200
+    store = await open_store(f"sqlite:///{tmp_path / 'data' / 'lakepact.db'}")
+    try:
+        assert not (await store.scan("main/dropped")).cells
+    finally:
+        await store.close()
+
+
+async def test_marks_that_nobody_sees_leave_no_receipts(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        assert (await send(client, "DELETE", f"/v1/namespaces/{NAMESPACE}")).status == 409
+        path = f"/v1/namespaces/{NAMESPACE}/tables"
+        assert (await send(client, "POST", path, creation("more"))).status == 200
+    told = [receipt["change"] for receipt in receipts_in(tmp_path / "data" / "warehouse").values()]
+    assert sorted(told) == ["create"] * 5, "a namespace and four tables"

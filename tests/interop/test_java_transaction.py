@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import parse_transaction_id
-from tests.support.spark import WAREHOUSE, Lake
+from tests.support.spark import WAREHOUSE, Lake, refused
 from tests.support.witness import Exchange, Witness
 
 pytestmark = pytest.mark.timeout(600)
@@ -102,13 +101,6 @@ def tables(lake: Lake, db: str) -> list[str]:
 def appended(java: Java, db: str) -> Callable[[str], Transaction]:
     """The two rows, appended to this table, and not committed."""
     return lambda table: java.begin(table).append_files_of(java.begin(f"{db}.rows"))
-
-
-@contextmanager
-def refused(error: str) -> Iterator[None]:
-    with pytest.raises(Py4JJavaError) as caught:
-        yield
-    assert caught.value.java_exception.getClass().getSimpleName() == error, str(caught.value)
 
 
 def commit_until_it_goes_through(java: Java, make: Callable[[], list[Transaction]], attempts: int = 20) -> None:

@@ -106,6 +106,7 @@ def with_names_from_a_pool(description: Any) -> Any:
         "table": [*TABLES, "new", "ü%/ +"],
         "view": [*VIEWS, "new"],
         "transaction": keys,
+        "name": ["position", "new"],
     }
     for methods in document["paths"].values():
         for operation in methods.values():
@@ -128,8 +129,8 @@ def with_names_from_a_pool(description: Any) -> Any:
 
 
 def operations(document: Any) -> list[Any]:
-    schema = schemathesis.openapi.from_dict(document)
-    return [result.ok() for result in schema.get_all_operations()]
+    results: Any = schemathesis.openapi.from_dict(document).get_all_operations()
+    return [result.ok() for result in results]
 
 
 MODES: Final = {"valid": GenerationMode.POSITIVE, "broken": GenerationMode.NEGATIVE}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from urllib.parse import quote
 
 import pytest
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 
-from tests.support.spark import Lake, path_of
-from tests.support.witness import Witness
+from tests.support.spark import Lake, path_of, refused
 
 # The first of them starts Spark, and the first of all fetches the runtime.
 pytestmark = pytest.mark.timeout(600)
@@ -23,28 +19,9 @@ pytestmark = pytest.mark.timeout(600)
 V3 = "TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
 
 
-@contextmanager
-def refused(error: str, why: str) -> Iterator[None]:
-    """The statement ends in this exception of Iceberg's, which says why."""
-    with pytest.raises(Py4JJavaError, match=why) as caught:
-        yield
-    assert error in str(caught.value.java_exception)
-
-
 def snapshots(lake: Lake, table: str) -> list[int]:
     """Their ids, oldest first."""
     return [row[0] for row in lake.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at")]
-
-
-def ids(lake: Lake, source: str) -> list[int]:
-    return [row[0] for row in lake.sql(f"SELECT id FROM {source} ORDER BY id")]
-
-
-def filled(lake: Lake, table: str, *numbers: int, options: str = "") -> None:
-    """A table with these ids, one commit each."""
-    lake.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) {options}")
-    for number in numbers:
-        lake.sql(f"INSERT INTO {table} VALUES ({number}, 'n{number}')")
 
 
 # --- namespaces, tables, rows ---
@@ -100,13 +77,13 @@ def test_a_table_made_from_a_query_appears_with_its_rows_and_replacing_it_keeps_
     assert lake.sql(f"SELECT * FROM {table}") == [(20, "third")]
     assert replaced["table-uuid"] == made["table-uuid"]
     assert len(replaced["snapshots"]) == 3
-    assert ids(lake, f"{table} VERSION AS OF {made['current-snapshot-id']}") == [0, 1, 2]
+    assert lake.ids(f"{table} VERSION AS OF {made['current-snapshot-id']}") == [0, 1, 2]
 
     lake.sql(f"CREATE OR REPLACE TABLE {db}.fresh AS SELECT 1 AS id")
-    assert ids(lake, f"{db}.fresh") == [1]
+    assert lake.ids(f"{db}.fresh") == [1]
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
         lake.sql(f"CREATE TABLE {db}.fresh AS SELECT 2 AS id")
-    assert ids(lake, f"{db}.fresh") == [1]
+    assert lake.ids(f"{db}.fresh") == [1]
 
 
 def test_data_frames_replace_the_partitions_they_have_rows_for(lake: Lake, db: str) -> None:
@@ -114,12 +91,12 @@ def test_data_frames_replace_the_partitions_they_have_rows_for(lake: Lake, db: s
     lake.spark.sql(rows.format(0, 4)).writeTo(f"{db}.t").partitionedBy("half").createOrReplace()
     lake.spark.sql(rows.format(10, 11)).writeTo(f"{db}.t").overwritePartitions()
     lake.spark.sql(rows.format(20, 21)).writeTo(f"{db}.t").append()
-    assert ids(lake, f"other.{db}.t") == [1, 3, 10, 20]
+    assert lake.ids(f"other.{db}.t") == [1, 3, 10, 20]
 
 
 def test_a_stream_carries_every_row_over_once(lake: Lake, db: str) -> None:
-    filled(lake, f"{db}.source", 1, 2)
-    filled(lake, f"{db}.sink")
+    lake.fill(f"{db}.source", 1, 2)
+    lake.fill(f"{db}.sink")
     checkpoint = str(lake.folder / f"{db}.checkpoint")
 
     def run() -> None:
@@ -130,7 +107,7 @@ def test_a_stream_carries_every_row_over_once(lake: Lake, db: str) -> None:
     run()
     lake.sql(f"INSERT INTO {db}.source VALUES (3, 'n3')")
     run()
-    assert ids(lake, f"other.{db}.sink") == [1, 2, 3]
+    assert lake.ids(f"other.{db}.sink") == [1, 2, 3]
     assert len(lake.metadata(f"{db}.sink")["snapshots"]) == 3
 
 
@@ -207,7 +184,7 @@ def test_partition_fields_are_added_replaced_and_dropped_and_every_layout_stays_
     lake.sql(f"ALTER TABLE {table} WRITE ORDERED BY id DESC")
     insert(4)
 
-    assert ids(lake, f"{table} WHERE at > TIMESTAMP '2026-01-01 13:00:00'") == [2, 3, 4]
+    assert lake.ids(f"{table} WHERE at > TIMESTAMP '2026-01-01 13:00:00'") == [2, 3, 4]
     assert lake.sql(f"SELECT DISTINCT spec_id FROM {table}.files ORDER BY 1") == [(0,), (1,), (2,), (4,)]
     metadata = lake.metadata(table)
     default = next(one for one in metadata["partition-specs"] if one["spec-id"] == metadata["default-spec-id"])
@@ -219,7 +196,7 @@ def test_partition_fields_are_added_replaced_and_dropped_and_every_layout_stays_
 
 def test_properties_are_set_and_unset_and_reserved_ones_are_refused(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table)
+    lake.fill(table)
     lake.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('a' = '1', 'b' = '2')")
     lake.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('a')")
     properties = lake.metadata(table)["properties"]
@@ -233,23 +210,23 @@ def test_properties_are_set_and_unset_and_reserved_ones_are_refused(lake: Lake, 
 
 def test_a_branch_takes_writes_that_main_sees_when_it_is_fast_forwarded(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1)
+    lake.fill(table, 1)
     lake.sql(f"ALTER TABLE {table} CREATE BRANCH work RETAIN 7 DAYS")
     lake.sql(f"ALTER TABLE {table} CREATE TAG before RETAIN 10 DAYS")
     lake.sql(f"INSERT INTO {table}.branch_work VALUES (2, 'n2')")
     lake.sql(f"DELETE FROM {table}.branch_work WHERE id = 1")
-    assert ids(lake, table) == [1]
-    assert ids(lake, f"{table} VERSION AS OF 'work'") == [2]
+    assert lake.ids(table) == [1]
+    assert lake.ids(f"{table} VERSION AS OF 'work'") == [2]
 
     lake.sql(f"CALL lake.system.fast_forward('{table}', 'main', 'work')")
-    assert ids(lake, table) == [2]
-    assert ids(lake, f"{table} VERSION AS OF 'before'") == [1]
+    assert lake.ids(table) == [2]
+    assert lake.ids(f"{table} VERSION AS OF 'before'") == [1]
     refs = lake.metadata(table)["refs"]
     assert refs["main"]["snapshot-id"] == refs["work"]["snapshot-id"] != refs["before"]["snapshot-id"]
     assert refs["work"]["max-ref-age-ms"] == 7 * 86_400_000 and refs["before"]["type"] == "tag"
 
     lake.sql(f"ALTER TABLE {table} REPLACE TAG before AS OF VERSION {refs['main']['snapshot-id']}")
-    assert ids(lake, f"{table}.tag_before") == [2]
+    assert lake.ids(f"{table}.tag_before") == [2]
     lake.sql(f"ALTER TABLE {table} DROP BRANCH work")
     lake.sql(f"ALTER TABLE {table} DROP TAG before")
     assert set(lake.metadata(table)["refs"]) == {"main"}
@@ -257,56 +234,56 @@ def test_a_branch_takes_writes_that_main_sees_when_it_is_fast_forwarded(lake: La
 
 def test_staged_writes_are_seen_when_they_are_published(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, options="TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    lake.fill(table, 1, options="TBLPROPERTIES ('write.wap.enabled' = 'true')")
     with configured(lake, "spark.wap.id", "audit-1"):
         lake.sql(f"INSERT INTO {table} VALUES (2, 'staged')")
     lake.sql(f"INSERT INTO {table} VALUES (3, 'meanwhile')")
-    assert ids(lake, table) == [1, 3]
+    assert lake.ids(table) == [1, 3]
     staged = [one for one in lake.metadata(table)["snapshots"] if one["summary"].get("wap.id") == "audit-1"]
     assert len(staged) == 1
 
     lake.sql(f"CALL lake.system.publish_changes('{table}', 'audit-1')")
-    assert ids(lake, f"other.{table}") == [1, 2, 3]
+    assert lake.ids(f"other.{table}") == [1, 2, 3]
     assert lake.metadata(table)["snapshots"][-1]["summary"]["published-wap-id"] == "audit-1"
 
 
 def test_writes_to_an_audit_branch_are_seen_by_its_auditor_alone_until_they_are_published(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, options="TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    lake.fill(table, 1, options="TBLPROPERTIES ('write.wap.enabled' = 'true')")
     with configured(lake, "spark.wap.branch", "audit"):
         lake.sql(f"INSERT INTO {table} VALUES (2, 'audited')")
-        assert ids(lake, table) == [1, 2]
-    assert ids(lake, table) == [1]
+        assert lake.ids(table) == [1, 2]
+    assert lake.ids(table) == [1]
     lake.sql(f"CALL lake.system.fast_forward('{table}', 'main', 'audit')")
-    assert ids(lake, f"other.{table}") == [1, 2]
+    assert lake.ids(f"other.{table}") == [1, 2]
 
 
 def test_a_table_is_read_as_it_was_by_snapshot_time_and_tag(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, 2)
+    lake.fill(table, 1, 2)
     first, second = lake.sql(f"SELECT snapshot_id, committed_at FROM {table}.snapshots ORDER BY committed_at")
     lake.sql(f"ALTER TABLE {table} CREATE TAG `end of month` AS OF VERSION {first[0]}")
     lake.sql(f"ALTER TABLE {table} ADD COLUMN late INT")
     lake.sql(f"DELETE FROM {table} WHERE id = 2")
 
-    assert ids(lake, f"{table} VERSION AS OF {first[0]}") == [1]
-    assert ids(lake, f"{table} VERSION AS OF 'end of month'") == [1]
-    assert ids(lake, f"{table} TIMESTAMP AS OF '{first[1]}'") == [1]
-    assert ids(lake, f"{table} TIMESTAMP AS OF '{second[1]}'") == [1, 2]
+    assert lake.ids(f"{table} VERSION AS OF {first[0]}") == [1]
+    assert lake.ids(f"{table} VERSION AS OF 'end of month'") == [1]
+    assert lake.ids(f"{table} TIMESTAMP AS OF '{first[1]}'") == [1]
+    assert lake.ids(f"{table} TIMESTAMP AS OF '{second[1]}'") == [1, 2]
     # As it was means the columns too.
     assert lake.sql(f"SELECT * FROM {table} VERSION AS OF {first[0]}") == [(1, "n1")]
 
 
 def test_the_current_snapshot_is_moved_back_and_forth(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, 2, 3)
+    lake.fill(table, 1, 2, 3)
     first, second, third = snapshots(lake, table)
     lake.sql(f"CALL lake.system.rollback_to_snapshot('{table}', {first})")
-    assert ids(lake, table) == [1]
+    assert lake.ids(table) == [1]
     lake.sql(f"CALL lake.system.cherrypick_snapshot('{table}', {third})")
-    assert ids(lake, table) == [1, 3]
+    assert lake.ids(table) == [1, 3]
     lake.sql(f"CALL lake.system.set_current_snapshot('{table}', {second})")
-    assert ids(lake, table) == [1, 2]
+    assert lake.ids(table) == [1, 2]
     when = lake.one(f"SELECT committed_at FROM {table}.snapshots WHERE snapshot_id = {second}")
     lake.sql(f"CALL lake.system.rollback_to_timestamp('{table}', TIMESTAMP '{when}')")
     assert lake.metadata(table)["current-snapshot-id"] == first
@@ -318,9 +295,9 @@ def test_the_current_snapshot_is_moved_back_and_forth(lake: Lake, db: str) -> No
 
 
 def test_views_are_created_replaced_renamed_and_dropped(lake: Lake, db: str) -> None:
-    filled(lake, f"{db}.t", 1, 2)
+    lake.fill(f"{db}.t", 1, 2)
     lake.sql(f"CREATE VIEW {db}.v COMMENT 'the big ones' AS SELECT id FROM {db}.t WHERE id > 1")
-    assert ids(lake, f"{db}.v") == [2]
+    assert lake.ids(f"{db}.v") == [2]
     lake.sql(f"CREATE OR REPLACE VIEW {db}.v (id COMMENT 'the id', label) AS SELECT id, name FROM {db}.t")
     assert lake.sql(f"SELECT * FROM {db}.v ORDER BY id") == [(1, "n1"), (2, "n2")]
     lake.sql(f"ALTER VIEW {db}.v SET TBLPROPERTIES ('a' = 'b')")
@@ -344,18 +321,18 @@ def test_views_are_created_replaced_renamed_and_dropped(lake: Lake, db: str) -> 
 
 
 def test_a_renamed_table_is_the_same_table(lake: Lake, db: str) -> None:
-    filled(lake, f"{db}.t", 1)
+    lake.fill(f"{db}.t", 1)
     lake.sql(f"CREATE NAMESPACE {db}_2")
     before = lake.loaded(f"{db}.t")
     lake.sql(f"ALTER TABLE {db}.t RENAME TO {db}_2.u")
     assert lake.loaded(f"{db}_2.u") == before
-    assert ids(lake, f"{db}_2.u") == [1]
+    assert lake.ids(f"{db}_2.u") == [1]
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
-        ids(lake, f"{db}.t")
+        lake.ids(f"{db}.t")
 
     # The name is free again, and what comes under it has nothing to do with the old one.
-    filled(lake, f"{db}.t", 5)
-    assert (ids(lake, f"{db}.t"), ids(lake, f"{db}_2.u")) == ([5], [1])
+    lake.fill(f"{db}.t", 5)
+    assert (lake.ids(f"{db}.t"), lake.ids(f"{db}_2.u")) == ([5], [1])
     with pytest.raises(AnalysisException, match="already exists"):
         lake.sql(f"ALTER TABLE {db}.t RENAME TO {db}_2.u")
     lake.sql(f"DROP TABLE {db}_2.u")
@@ -365,7 +342,7 @@ def test_a_renamed_table_is_the_same_table(lake: Lake, db: str) -> None:
 def test_a_dropped_table_leaves_its_files_and_can_be_registered_again_and_a_purged_one_cannot(
     lake: Lake, db: str
 ) -> None:
-    filled(lake, f"{db}.t", 1, 2, options="TBLPROPERTIES ('write.metadata.compression-codec' = 'gzip')")
+    lake.fill(f"{db}.t", 1, 2, options="TBLPROPERTIES ('write.metadata.compression-codec' = 'gzip')")
     kept = lake.loaded(f"{db}.t")
     assert kept["metadata-location"].endswith(".gz.metadata.json")
     with refused("AlreadyExistsException", "same uuid"):
@@ -373,7 +350,7 @@ def test_a_dropped_table_leaves_its_files_and_can_be_registered_again_and_a_purg
     lake.sql(f"DROP TABLE {db}.t")
     assert lake.tables(db) == []
     lake.sql(f"CALL lake.system.register_table('{db}.again', '{kept['metadata-location']}')")
-    assert ids(lake, f"{db}.again") == [1, 2]
+    assert lake.ids(f"{db}.again") == [1, 2]
     assert lake.loaded(f"{db}.again") == kept
 
     lake.sql(f"DROP TABLE {db}.again PURGE")
@@ -386,15 +363,15 @@ def test_a_dropped_table_leaves_its_files_and_can_be_registered_again_and_a_purg
 def test_files_that_are_there_already_become_part_of_a_table(lake: Lake, db: str) -> None:
     source = lake.folder / db
     lake.spark.range(3).selectExpr("id", "cast(id AS string) AS name").write.parquet(str(source))
-    filled(lake, f"{db}.t", 7)
+    lake.fill(f"{db}.t", 7)
     lake.sql(f"CALL lake.system.add_files('{db}.t', '`parquet`.`{source}`')")
-    assert ids(lake, f"other.{db}.t") == [0, 1, 2, 7]
+    assert lake.ids(f"other.{db}.t") == [0, 1, 2, 7]
 
 
 def test_no_table_is_made_outside_the_warehouse_or_where_another_one_is(lake: Lake, db: str) -> None:
     with refused("BadRequestException", "not inside warehouse"):
         lake.sql(f"CREATE TABLE {db}.t (id INT) LOCATION '{(lake.folder / 'elsewhere').as_uri()}'")
-    filled(lake, f"{db}.t", 1)
+    lake.fill(f"{db}.t", 1)
     with refused("BadRequestException", "belongs to another table"):
         lake.sql(f"CREATE TABLE {db}.u (id INT) LOCATION '{lake.metadata(f'{db}.t')['location']}'")
     assert lake.tables(db) == ["t"]
@@ -405,7 +382,7 @@ def test_no_table_is_made_outside_the_warehouse_or_where_another_one_is(lake: La
 
 def test_maintenance_leaves_the_rows_and_takes_what_is_no_longer_needed(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, 2, 3, options="TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+    lake.fill(table, 1, 2, 3, options="TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
     lake.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id + 10, 'many' FROM range(4)")
     lake.sql(f"DELETE FROM {table} WHERE id = 11")
     rows = [1, 2, 3, 10, 12, 13]
@@ -416,20 +393,20 @@ def test_maintenance_leaves_the_rows_and_takes_what_is_no_longer_needed(lake: La
     assert rewritten[:2] == (4, 1)
     lake.sql(f"CALL lake.system.rewrite_manifests('{table}')")
     lake.sql(f"CALL lake.system.compute_table_stats('{table}')")
-    assert ids(lake, table) == rows
+    assert lake.ids(table) == rows
     assert all(file.exists() for file in old)
     assert len(lake.metadata(table)["statistics"]) == 1
 
     later = "TIMESTAMP '2100-01-01 00:00:00'"
     lake.sql(f"CALL lake.system.expire_snapshots(table => '{table}', older_than => {later}, retain_last => 1)")
-    assert ids(lake, f"other.{table}") == rows
+    assert lake.ids(f"other.{table}") == rows
     assert len(lake.metadata(table)["snapshots"]) == 1
     assert not any(file.exists() for file in old)
 
 
 def test_only_files_that_nobody_knows_are_taken_for_orphans(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1, 2)
+    lake.fill(table, 1, 2)
     lake.sql(f"DELETE FROM {table} WHERE id = 1")
     folder = path_of(lake.metadata(table)["location"])
     stray = folder / "data" / "stray.parquet"
@@ -489,153 +466,19 @@ def test_a_table_of_version_3_has_row_ids_deletion_vectors_and_variants(lake: La
 
 def test_a_table_is_upgraded_to_version_3_and_goes_on(lake: Lake, db: str) -> None:
     table = f"{db}.t"
-    filled(lake, table, 1)
+    lake.fill(table, 1)
     assert lake.metadata(table)["format-version"] == 2
     lake.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')")
     lake.sql(f"INSERT INTO {table} VALUES (2, 'n2')")
-    assert ids(lake, f"other.{table}") == [1, 2]
+    assert lake.ids(f"other.{table}") == [1, 2]
     assert lake.metadata(table)["format-version"] == 3
 
 
-# --- two writers ---
-
-
-def test_writers_in_two_threads_lose_nothing(lake: Lake, db: str) -> None:
-    table, each = f"{db}.t", 4
-    filled(lake, table)
-
-    def write(catalog: str, first: int) -> None:
-        for number in range(first, first + each):
-            lake.sql(f"INSERT INTO {catalog}.{table} VALUES ({number}, '{catalog}')")
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(write, "lake", 0), pool.submit(write, "other", each)]:
-            done.result()
-    assert ids(lake, f"other.{table}") == list(range(2 * each))
-    assert len(lake.metadata(table)["snapshots"]) == 2 * each
-
-
-def test_an_insert_that_comes_second_is_made_again_on_top_of_the_first(lake: Lake, db: str, witness: Witness) -> None:
-    table = f"{db}.t"
-    filled(lake, table, 1)
-    witness.let_happen_before(
-        f"/{db}/tables/t", lambda: lake.sql(f"INSERT INTO other.{table} VALUES (2, 'in between')")
-    )
-    lake.sql(f"INSERT INTO witnessed.{table} VALUES (3, 'second')")
-
-    refused_one, made = witness.posts(f"/{db}/tables/t")
-    assert (refused_one.status, made.status) == (409, 200)
-    assert "branch main" in refused_one.json()["error"]["message"]
-    assert refused_one.key != made.key
-    assert lake.scan_everything() == {table: 3}
-    assert ids(lake, f"other.{table}") == [1, 2, 3]
-
-
-def test_changes_that_do_not_touch_each_other_both_happen_at_the_first_try(
-    lake: Lake, db: str, witness: Witness
-) -> None:
-    table = f"{db}.t"
-    filled(lake, table, 1)
-    witness.let_happen_before(
-        f"/{db}/tables/t", lambda: lake.sql(f"INSERT INTO other.{table} VALUES (2, 'in between')")
-    )
-    lake.sql(f"ALTER TABLE witnessed.{table} SET TBLPROPERTIES ('a' = '1')")
-    assert [one.status for one in witness.posts(f"/{db}/tables/t")] == [200]
-    assert lake.metadata(table)["properties"]["a"] == "1"
-    assert ids(lake, f"other.{table}") == [1, 2]
-
-
-def test_a_merge_that_would_undo_somebody_elses_update_fails_and_takes_only_its_own_files(
-    lake: Lake, db: str, witness: Witness
-) -> None:
-    table = f"{db}.t"
-    filled(lake, table, 1, 2)
-    witness.let_happen_before(
-        f"/{db}/tables/t", lambda: lake.sql(f"UPDATE other.{table} SET name = 'theirs' WHERE id = 1")
-    )
-    with refused("ValidationException", "conflicting"):
-        lake.sql(
-            f"MERGE INTO witnessed.{table} t USING (SELECT 1L AS id) s ON t.id = s.id "
-            f"WHEN MATCHED THEN UPDATE SET name = 'ours'"
-        )
-    assert [one.status for one in witness.posts(f"/{db}/tables/t")] == [409]
-    assert lake.scan_everything() == {table: 2}
-    assert lake.sql(f"SELECT * FROM other.{table} ORDER BY id") == [(1, "theirs"), (2, "n2")]
-
-
-# --- lost answers ---
-
-
-@pytest.mark.parametrize("told", [500, 502, 503, 504])
-def test_an_insert_whose_answer_is_lost_is_sent_again_under_its_key_and_happens_once(
-    lake: Lake, db: str, witness: Witness, told: int
-) -> None:
-    table = f"{db}.t"
-    filled(lake, table, 1)
-    witness.lose_answers(f"/{db}/tables/t", told=told)
-    lake.sql(f"INSERT INTO witnessed.{table} VALUES (2, 'n2')")
-
-    first, again = witness.posts(f"/{db}/tables/t")
-    assert first.key is not None and first.key == again.key
-    assert (first.status, first.answer) == (again.status, again.answer)
-    assert len(lake.metadata(table)["snapshots"]) == 2
-    assert lake.scan_everything() == {table: 2}
-
-
-def test_an_insert_whose_answers_are_all_lost_is_found_to_have_happened(lake: Lake, db: str, witness: Witness) -> None:
-    table = f"{db}.t"
-    filled(lake, table, 1)
-    witness.lose_answers(f"/{db}/tables/t", told=504, times=2)
-    lake.sql(f"INSERT INTO hasty.{table} VALUES (2, 'n2')")
-    assert [one.status for one in witness.posts(f"/{db}/tables/t")] == [200, 200]
-    assert lake.scan_everything() == {table: 2}
-
-
-def test_a_table_whose_creation_is_in_doubt_is_there_with_all_its_files(lake: Lake, db: str, witness: Witness) -> None:
-    witness.lose_answers(f"/{db}/tables/t", told=504, times=2)
-    with refused("CommitStateUnknownException", "504"):
-        lake.sql(f"CREATE TABLE hasty.{db}.t AS SELECT id FROM range(5)")
-    assert lake.scan_everything() == {f"{db}.t": 5}
-
-
-def test_an_insert_that_is_asked_about_when_its_version_has_been_deleted_is_not_taken_for_a_failure(
-    lake: Lake, db: str, witness: Witness
-) -> None:
-    table, posted = f"{db}.t", f"/{db}/tables/t"
-    forgetful = "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '1'"
-    filled(lake, table, options=f"TBLPROPERTIES ({forgetful})")
-
-    def go_on_without_it() -> None:
-        for number in (2, 3):
-            lake.sql(f"INSERT INTO other.{table} VALUES ({number}, 'later')")
-        [made] = witness.posts(posted)
-        await_that(lambda: not path_of(made.json()["metadata-location"]).exists())
-
-    witness.lose_answers(posted, told=503)
-    witness.let_happen_before(posted, go_on_without_it)
-    lake.sql(f"INSERT INTO hasty.{table} VALUES (1, 'first')")
-    made, asked_again = witness.posts(posted)
-    assert made.key == asked_again.key
-    assert (made.status, asked_again.status // 100) == (200, 5)
-    assert lake.scan_everything() == {table: 3}
-
-
-def test_a_live_file_that_is_gone_is_noticed(lake: Lake, db: str) -> None:
-    """The check that other tests rely on: also files that only older snapshots need."""
-    table = f"{db}.t"
-    filled(lake, table, 1)
-    [[file]] = lake.sql(f"SELECT file_path FROM {table}.files")
-    lake.sql(f"DELETE FROM {table} WHERE id = 1")
-    path_of(file).unlink()
-    with pytest.raises(AssertionError, match="has lost"):
-        lake.scan_everything()
-
-
 def test_an_unchanged_table_is_not_sent_twice(lake: Lake, db: str) -> None:
-    filled(lake, f"{db}.t", 1)
+    lake.fill(f"{db}.t", 1)
     since = lake.log_position()
-    ids(lake, f"other.{db}.t")
-    ids(lake, f"other.{db}.t")
+    lake.ids(f"other.{db}.t")
+    lake.ids(f"other.{db}.t")
     assert 304 in [line["status"] for line in lake.requests(since) if line["operation"] == "loadTable"]
 
 
@@ -646,11 +489,3 @@ def configured(lake: Lake, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         lake.spark.conf.unset(name)
-
-
-def await_that(happens: Callable[[], bool], within_s: float = 30) -> None:
-    """What the server does after it has answered."""
-    deadline = time.monotonic() + within_s
-    while not happens():
-        assert time.monotonic() < deadline, f"it did not happen within {within_s} s"
-        os.sched_yield()

@@ -17,6 +17,7 @@ from lakepact.errors import (
     LakepactError,
     OutcomeUnknown,
     SnapshotTooOld,
+    StagedMeanwhile,
     StoreUnavailable,
     TransactionClosed,
     TransactionNotFound,
@@ -51,7 +52,10 @@ _HONEST_ERRORS: Final[dict[str, tuple[type[LakepactError], ...]]] = {
     "fail": (*_ALWAYS, OutcomeUnknown, WrongState, InvalidTransactionId),
     "begin": (*_ALWAYS, OutcomeUnknown, InvalidTransactionId),
     "read_in": (*_OPEN, SnapshotTooOld),
-    "stage": (*_OPEN, SnapshotTooOld),
+    "look": (*_OPEN, SnapshotTooOld),
+    "scan_in": (*_OPEN, SnapshotTooOld),
+    "contents": (*_ALWAYS, TransactionNotFound),
+    "stage": (*_OPEN, SnapshotTooOld, StagedMeanwhile),
     "seal": _OPEN,
     "renew": _OPEN,
     "abort": _OPEN,
@@ -86,13 +90,18 @@ class Attempts:
 class OpenReads:
     """What one open transaction has been shown: all of it must have been true at one instant."""
 
-    __slots__ = ("ended", "isolation", "shown", "started")
+    __slots__ = ("ended", "handed_in", "isolation", "shown", "staged", "started")
 
     def __init__(self, started: int, isolation: Isolation) -> None:
         self.started = started
         self.ended = started
         self.isolation = isolation
         self.shown: dict[str, int] = {}
+        self.handed_in: dict[str, list[Mapping[str, int]]] = {}
+        """For each staging call what its copies were planned on: cells that were not staged, at these revisions."""
+
+        self.staged: set[str] = set()
+        """Which of these were acknowledged."""
 
 
 class Answers:
@@ -127,6 +136,9 @@ class Answers:
                 self.asked.append(call.subject)
         elif call.kind == "begin":
             self.open_reads.setdefault(call.transaction_id, OpenReads(call.started, call.subject))
+        elif call.kind == "stage" and call.subject is not None:
+            operation, handed_in = call.subject
+            self.open_reads[call.transaction_id].handed_in.setdefault(operation, []).append(handed_in)
 
     def crashed(self, call: Call) -> None:
         if call.transaction_id is None:
@@ -156,6 +168,13 @@ class Answers:
                 self._page(call, result)
             case "read_in":
                 self._read_in(call, result)
+            case "look":
+                outside = [cell for cell in result.values() if cell.writer != call.transaction_id]
+                self._shown(call, outside, call.started, self._scheduler.steps)
+            case "scan_in":
+                self._page(call, result)
+            case "stage" if call.subject is not None:
+                self.open_reads[call.transaction_id or ""].staged.add(call.subject[0])
             case "seal":
                 self._seal(call, result)
             case "lookup" | "begin" | "renew" | "abort":
@@ -288,7 +307,8 @@ class Answers:
         """A scan is no cut: each cell on its own must have been true; and what was there all along must be shown."""
         end = self._scheduler.steps
         for cell in page.cells:
-            self._shown(call, (cell,), call.started, end)
+            if call.kind == "scan" or cell.writer != call.transaction_id:
+                self._shown(call, (cell,), call.started, end)
         if page.after is not None:
             return
         shown = {cell.key for cell in page.cells}
@@ -323,6 +343,11 @@ class Answers:
         for key, revision in reads.shown.items():
             if planned.get(key) != revision:
                 raise PromiseBroken("P4", f"{call}: {key} was shown at {revision}, the plan says {planned.get(key)}")
+        for operation in reads.staged:
+            # Which of its copies was staged nobody can tell; the plan depends on what one of them was planned on.
+            copies = reads.handed_in[operation]
+            if not any(all(planned.get(key) == at for key, at in copy.items()) for copy in copies):
+                raise PromiseBroken("P4", f"{call}: {operation} was planned on {copies}, the plan on {planned}")
 
     # --- records and errors ---
 
@@ -354,6 +379,8 @@ class Answers:
                 counters["outcome unknown"] += 1
             case SnapshotTooOld():
                 counters["snapshot too old"] += 1
+            case StagedMeanwhile():
+                counters["staged meanwhile"] += 1
             case Contended():
                 counters["contended"] += 1
                 self._check_in_the_way(call, failure.owner)

@@ -30,6 +30,7 @@ SOMETIMES: Final = (
     "collision step back",
     "reader waited",
     "snapshot too old",
+    "staged meanwhile",
     "prepared committed by another process",
     "expired",
     "failed on request",

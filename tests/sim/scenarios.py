@@ -30,6 +30,7 @@ from tests.sim.actors.names import (
     no_orphans,
 )
 from tests.sim.actors.overlays import overlay, two_phase
+from tests.sim.actors.sharing import marks_only_grow, sharing
 from tests.sim.actors.skew import Pair, dependent, follower, never_both_off, on_duty
 from tests.sim.actors.upkeep import collector, late_retrier, recoverer
 from tests.sim.faults import Fate, Faults, drawn_faults, no_faults
@@ -230,6 +231,23 @@ def overlays(world: World) -> None:
     world.work()
 
 
+def shared_overlays(world: World) -> None:
+    """Open transactions that several clients work in at the same time, each planning on what the others stage."""
+    counters = [key_of("w", "counters", f"n{number}") for number in range(world.random.randint(1, 3))]
+    tables = _tables(world.random)
+    lease_s = world.settings.lease_s
+    world.oracle.invariants.append(lists_grow_by_one)
+    world.oracle.invariants.append(marks_only_grow)
+    for _ in range(2):
+        clients = [world.client() for _ in range(world.random.randint(2, 3))]
+        world.act(sharing(clients, world.scheduler, counters, tables, 2))
+    world.act(overlay(world.client(), world.scheduler, tables, 2, (lease_s * 4, lease_s * 8)))
+    world.act(appender(world.client(), tables, 2))
+    world.act(reader(world.client(), [*counters, *tables], 4))
+    _upkeep(world)
+    world.work()
+
+
 def collection(world: World) -> None:
     """Days go by: records are trimmed and deleted while old requests come again and new work goes on."""
     tables = _tables(world.random)
@@ -287,7 +305,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "collection": collection,
     "lists again": lists,
     "skew again": skew,
-    "overlays again": overlays,
+    "shared overlays": shared_overlays,
     "traffic": traffic,
     "slow traffic": traffic,
     "calm": calm,

@@ -3,8 +3,8 @@
     client = AsgiClient(service.asgi)
     answer = await client.send("GET", "/v1/config?warehouse=main")
 
-The path is taken as it is written, percent-encodings included, as a server would hand it on. Nothing is retried, nothing
-is decoded on the way.
+The path is taken as it is written, percent-encodings included, as a server would hand it on. Nothing is retried, and
+nothing is decoded on the way.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from unittest import mock
 
 import orjson
 import pyspark
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from tests.support import jars
@@ -65,6 +67,16 @@ class Lake:
         """The only column of the only row."""
         [[value]] = self.sql(text)
         return value
+
+    def ids(self, source: str) -> list[int]:
+        """The column `id` of a table, a view or whatever may stand after FROM, in order."""
+        return [row[0] for row in self.sql(f"SELECT id FROM {source} ORDER BY id")]
+
+    def fill(self, table: str, *numbers: int, options: str = "") -> None:
+        """Create a table with these ids, one commit each."""
+        self.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) {options}")
+        for number in numbers:
+            self.sql(f"INSERT INTO {table} VALUES ({number}, 'n{number}')")
 
     def rest(self, method: str, path: str, body: object = None) -> Answer:
         """Ask the server itself, below the warehouse's prefix."""
@@ -133,6 +145,14 @@ class Lake:
                 missing = [file for (file,) in files if not path_of(file).is_file()]
                 assert not missing, f"{table} has lost {missing}"
         return found
+
+
+@contextmanager
+def refused(error: str, why: str | None = None) -> Iterator[None]:
+    """This ends in an exception of Iceberg's, which says why."""
+    with pytest.raises(Py4JJavaError, match=why) as caught:
+        yield
+    assert caught.value.java_exception.getClass().getSimpleName() == error, str(caught.value)
 
 
 @contextmanager

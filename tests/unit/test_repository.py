@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TARGETS = ["help", "setup", "demo", "test", "verify", "check", "sim", "bench", "serve"]
+TARGETS = ["help", "setup", "demo", "test", "verify", "check", "sim", "rck", "bench", "serve"]
 
 
 def pages(root: Path) -> Iterator[Path]:

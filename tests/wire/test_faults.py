@@ -51,6 +51,8 @@ class Faulty:
         self._store = store
         self.faults: list[Fault] = []
         self.deaf = False
+        self.silent = False
+        """Whether it does not even say what became of a transaction."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -59,6 +61,11 @@ class Faulty:
         if self.deaf:
             raise StoreUnavailable("the store is down")
         return await self._store.read(keys)
+
+    async def lookup(self, transaction_id: Any) -> Any:
+        if self.silent:
+            raise StoreUnavailable("the store is down")
+        return await self._store.lookup(transaction_id)
 
     async def commit(self, transaction: Transaction, *, settle_conflict: bool = True) -> CommitResult:
         if self.faults:
@@ -82,18 +89,30 @@ async def faulty_wire(folder: Path, patch: pytest.MonkeyPatch, **given: Any) -> 
         yield wire, opened[-1]
 
 
-def unknown(answer: Answer) -> str:
-    """The id of a transaction of which the client was told that it may have happened."""
+async def unknown(store: Faulty, fault: Fault, request: Awaitable[Answer]) -> str:
+    """Send a request whose outcome nobody can find out: the id under which the client may ask later."""
+    store.faults, store.silent = [fault], True
+    answer = await request
+    store.silent = False
     assert answer.refusal == (504, "CommitStateUnknownException")
     transaction = answer.header("X-Lakepact-Transaction")
     assert transaction is not None
     return transaction
 
 
-async def test_a_lost_answer_is_504_and_can_be_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_answer_is_found_out_where_the_store_still_says_what_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
         store.faults = [lost_answer]
-        transaction = unknown(await wire.commit([set_properties(a="b")]))
+        assert (await wire.commit(append(1))).status == 200
+        store.faults = [lost_answer]
+        assert (await wire.commit_all(change("t", append(2, 2, 1)), change("u", append(3)))).status == 204
+
+
+async def test_a_lost_answer_is_504_and_can_be_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
+        transaction = await unknown(store, lost_answer, wire.commit([set_properties(a="b")]))
         shown = (await wire.get(f"/transactions/{transaction}")).json()
         assert shown["state"] == "committed"
         assert (await wire.load())["metadata"]["properties"]["a"] == "b"
@@ -101,8 +120,7 @@ async def test_a_lost_answer_is_504_and_can_be_asked_about(tmp_path: Path, monke
 
 async def test_a_lost_request_is_504_too_and_did_not_happen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
-        store.faults = [lost_request]
-        transaction = unknown(await wire.commit([set_properties(a="b")]))
+        transaction = await unknown(store, lost_request, wire.commit([set_properties(a="b")]))
         assert (await wire.get(f"/transactions/{transaction}")).status == 404
         assert "a" not in (await wire.load())["metadata"]["properties"]
 
@@ -114,8 +132,7 @@ async def test_an_append_sent_again_without_a_key_happens_once(
     sent = append(1)
     require = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}]
     async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
-        store.faults = [fault]
-        unknown(await wire.commit(sent, require))
+        await unknown(store, fault, wire.commit(sent, require))
         assert (await wire.commit(sent, require)).status == 200
         assert [one["snapshot-id"] for one in (await wire.load())["metadata"]["snapshots"]] == [1]
 
@@ -128,8 +145,7 @@ async def test_a_staged_creation_sent_again_without_a_key_happens_once(
         staged = (await wire.create("n", **{"stage-create": True})).json()["metadata"]
         uuid = {"action": "assign-uuid", "uuid": staged["table-uuid"]}
         body = creation(updates=[uuid, *append(1)])
-        store.faults = [fault]
-        unknown(await wire.post(table_path("n"), body))
+        await unknown(store, fault, wire.post(table_path("n"), body))
         assert (await wire.post(table_path("n"), body)).status == 200
         assert (await wire.load("n"))["metadata"]["table-uuid"] == staged["table-uuid"]
 
@@ -141,8 +157,7 @@ async def test_a_transaction_sent_again_without_a_key_happens_once(
     require = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}]
     changes = [change(name, append(number), require) for number, name in enumerate(("t", "u"), 1)]
     async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
-        store.faults = [fault]
-        unknown(await wire.commit_all(*changes))
+        await unknown(store, fault, wire.commit_all(*changes))
         assert (await wire.commit_all(*changes)).status == 204
         for number, name in enumerate(("t", "u"), 1):
             assert [one["snapshot-id"] for one in (await wire.load(name))["metadata"]["snapshots"]] == [number]

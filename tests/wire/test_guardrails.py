@@ -53,7 +53,7 @@ def outside(root: str) -> Iterator[str]:
 
 async def _each_place(wire: Wire, location: str) -> list[tuple[str, Answer]]:
     """Every way in which a client can name a location."""
-    properties = {name: location for name in ("write.data.path",)}
+    properties = {"write.data.path": location}
     view = {"name": "w", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}, "location": location}
     answers = [
         ("create", await wire.create("new", location=location)),
@@ -62,9 +62,7 @@ async def _each_place(wire: Wire, location: str) -> list[tuple[str, Answer]]:
         ("set-location", await wire.commit([{"action": "set-location", "location": location}])),
         (
             "creation",
-            await wire.post(
-                table_path("new"), creation(updates=[{"action": "set-location", "location": location}])
-            ),
+            await wire.post(table_path("new"), creation(updates=[{"action": "set-location", "location": location}])),
         ),
         ("view", await wire.post("/namespaces/db/views", view)),
         ("view's set-location", await wire.post("/namespaces/db/views/v", _view_update(location))),

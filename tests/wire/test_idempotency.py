@@ -267,7 +267,9 @@ async def test_of_many_requests_with_one_key_at_once_one_takes_effect(anywhere: 
     sent = append(1)
 
     async def send(_: int) -> Any:
-        return await anywhere.commit(sent, [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}], key=key)
+        return await anywhere.commit(
+            sent, [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}], key=key
+        )
 
     answers = await asyncio.gather(*(send(number) for number in range(8)))
     done = [answer for answer in answers if answer.status == 200]

@@ -88,6 +88,17 @@ async def test_the_separator_is_taken_in_either_case(wire: Wire) -> None:
         assert (await wire.get(f"/namespaces?parent={spelled}")).status == 200
 
 
+async def test_a_parent_that_was_encoded_twice_is_found_all_the_same(wire: Wire) -> None:
+    """As PyIceberg sends it. One whose name really looks like that goes first."""
+    await wire.namespace("my db")
+    await wire.namespace("my db", "a")
+    assert (await wire.get("/namespaces?parent=my%2520db")).json()["namespaces"] == [["my db", "a"]]
+    assert (await wire.get("/namespaces?parent=my%2520other")).refusal == (404, "NoSuchNamespaceException")
+    await wire.namespace("my%20db")
+    await wire.namespace("my%20db", "b")
+    assert (await wire.get("/namespaces?parent=my%2520db")).json()["namespaces"] == [["my%20db", "b"]]
+
+
 @pytest.mark.parametrize("separator", [".", "%2E", "%1F", "::"])
 def test_an_advertised_separator_is_taken_beside_the_one_everybody_knows(separator: str) -> None:
     door = Door({}, "main", separator=separator)

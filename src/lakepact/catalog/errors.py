@@ -3,6 +3,7 @@
     LakepactError
     ├── Refusal                  deterministic: nothing was applied, and the same request gets the same answer again
     │   ├── BadRequest           400
+    │   ├── IllegalArgument      400  the content of a view is wrong
     │   ├── NoSuchNamespace      404
     │   ├── NoSuchTable          404
     │   ├── NoSuchView           404
@@ -46,6 +47,13 @@ class BadRequest(Refusal):
     """The request is wrong in itself: change it and send it again."""
 
     type: ClassVar[str] = "BadRequestException"
+    code: ClassVar[int] = 400
+
+
+class IllegalArgument(Refusal):
+    """What a view is made of does not fit. Iceberg's client tells this 400 from others by its type."""
+
+    type: ClassVar[str] = "IllegalArgumentException"
     code: ClassVar[int] = 400
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid as uuids
 
-from lakepact.catalog.errors import AlreadyExists, BadRequest
+from lakepact.catalog.errors import AlreadyExists, BadRequest, IllegalArgument
 from lakepact.catalog.files import MetadataFiles, parsed
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
@@ -15,7 +15,7 @@ from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.errors import Unreadable
 from lakepact.iceberg.bodies import check_view_version
-from lakepact.iceberg.errors import InvalidIceberg
+from lakepact.iceberg.errors import InvalidIceberg, InvalidUpdate
 from lakepact.iceberg.fields import (
     JsonObject,
     check_depth,
@@ -52,14 +52,17 @@ class Views:
         check_properties(request.properties)
         uuid = str(uuids.uuid4())
         location = request.location or self._warehouse.new_location(identifier, uuid, properties)
-        metadata = create_view_metadata(
-            schema=request.schema,
-            version=request.version,
-            properties=request.properties,
-            location=without_trailing_slash(location),
-            uuid=uuid,
-            now_ms=draft.now_ms,
-        )
+        try:
+            metadata = create_view_metadata(
+                schema=request.schema,
+                version=request.version,
+                properties=request.properties,
+                location=without_trailing_slash(location),
+                uuid=uuid,
+                now_ms=draft.now_ms,
+            )
+        except InvalidUpdate as error:
+            raise IllegalArgument(str(error)) from error
         self._warehouse.check_metadata(metadata)
         file_location = next_metadata_location(metadata, None, draft.unique_name(uuid))
         draft.put(file_location, metadata)
@@ -74,7 +77,10 @@ class Views:
         failures = check_all(base, commit.requirements)
         if failures:
             raise failed_requirements([(identifier, failures)], failures[0].message)
-        applied = apply_to_view(base, commit.updates, draft.now_ms)
+        try:
+            applied = apply_to_view(base, commit.updates, draft.now_ms)
+        except InvalidUpdate as error:
+            raise IllegalArgument(str(error)) from error
         if not applied.changed:
             return {"metadata-location": pointer.metadata_location}
         metadata = applied.metadata

@@ -64,7 +64,7 @@ def announcement(settings: Settings, url: str) -> list[str]:
     """What is printed once the server answers: where it is, and one line to try for each engine."""
     name = settings.default_warehouse
     spark = (
-        "spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+        "spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
         " --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog"
         f" --conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={url}"
         f" --conf spark.sql.catalog.lake.warehouse={name} --conf spark.sql.defaultCatalog=lake"

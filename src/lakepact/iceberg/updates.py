@@ -1,8 +1,9 @@
 """The fold over a table's updates: metadata and updates in, metadata out. Java's `TableMetadata.Builder`, in meaning.
 
-Three things are decided differently. A commit whose updates change no value is no change, even if it sets a property
+Four things are decided differently. A commit whose updates change no value is no change, even if it sets a property
 to what it is. The last sequence number never goes back. Partition fields sent without ids get ids that no other field
-has. Each is the same wherever Java's own clients are concerned.
+has. A default spec or order that does not exist is refused at once, even if a later update would set another one. Each
+is the same wherever Java's own clients are concerned.
 """
 
 from __future__ import annotations

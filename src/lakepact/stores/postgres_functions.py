@@ -18,10 +18,11 @@ Functions judge as little as possible. A row of this id that is not in the expec
 Rows are locked in key order: new cells first, all in one statement, then those that exist. Whoever waits while
 inserting holds no row that others can see yet, so the two steps cannot wait for each other in a circle.
 
-An overwritten value goes to the history only while some transaction is open, or was and is prepared now. A commit takes a shared advisory lock and
-looks for open transactions after that. A transaction that begins makes its row visible first, then waits until every
-commit that held the lock at that time has ended, and takes its snapshot last. So a commit that saw no open
-transaction has ended before the snapshot of any, and is in its past; nobody who commits ever waits for a beginning.
+An overwritten value goes to the history only while some transaction is open (or was, and is prepared now). A commit
+takes a shared advisory lock and looks for open transactions after that. A transaction that begins makes its row visible
+first, then waits until every commit that held the lock at that time has ended, and takes its snapshot last. So a commit
+that saw no open transaction has ended before the snapshot of any, and is in its past; nobody who commits ever waits for
+a beginning.
 
 The module is long because the functions are one script: they are installed together and named by one digest.
 """
@@ -405,31 +406,32 @@ END
 $body$;
 
 
--- The instant of a transaction that one may look at from inside.
-CREATE FUNCTION {schema}.instant_{version}(p_id text, p_now bigint) RETURNS pg_snapshot LANGUAGE plpgsql AS $body$
-DECLARE
-    v_snapshot pg_snapshot;
-BEGIN
-    SELECT snapshot INTO v_snapshot FROM {schema}.transactions
-    WHERE id = p_id AND (state = 'open' OR (state = 'prepared' AND sealed)) AND expires_ms > p_now;
-    IF v_snapshot IS NULL THEN
-        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
-    END IF;
-    RETURN v_snapshot;
-END
-$body$;
-
-
--- The cells as seen from inside: what is staged, over everything else as of the transaction's instant.
-CREATE FUNCTION {schema}.inside_{version}(p_id text, p_snapshot pg_snapshot, p_keys text[])
+-- The cells as seen from inside: what is staged, over everything else as of the transaction's instant. The same
+-- statement looks at the transaction, so that what is staged cannot be gone when it is read. No rows: it has no inside.
+CREATE FUNCTION {schema}.inside_{version}(p_id text, p_now bigint, p_keys text[])
 RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE sql STABLE AS $body$
     SELECT k.key,
            CASE WHEN s.written THEN s.base + 1 ELSE a.revision END,
            CASE WHEN s.written THEN s.value ELSE a.value END,
            CASE WHEN s.written THEN p_id ELSE a.writer END
-    FROM unnest(p_keys) AS k (key)
-    CROSS JOIN LATERAL {schema}.as_of_{version}(p_snapshot, k.key) a
+    FROM {schema}.transactions t
+    CROSS JOIN unnest(p_keys) AS k (key)
+    CROSS JOIN LATERAL {schema}.as_of_{version}(t.snapshot, k.key) a
     LEFT JOIN {schema}.staged s ON s.transaction_id = p_id AND s.key = k.key
+    WHERE t.id = p_id AND (t.state = 'open' OR (t.state = 'prepared' AND t.sealed))
+      AND t.expires_ms > p_now AND t.snapshot IS NOT NULL
+$body$;
+
+
+CREATE FUNCTION {schema}.check_inside_{version}(p_id text, p_now bigint) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    PERFORM FROM {schema}.transactions
+    WHERE id = p_id AND (state = 'open' OR (state = 'prepared' AND sealed))
+      AND expires_ms > p_now AND snapshot IS NOT NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
+    END IF;
+END
 $body$;
 
 
@@ -437,19 +439,20 @@ $body$;
 CREATE FUNCTION {schema}.look_{version}(p_id text, p_now bigint, p_keys text[])
 RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
 BEGIN
-    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, {schema}.instant_{version}(p_id, p_now), p_keys);
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, p_now, p_keys);
+    IF NOT FOUND THEN
+        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    END IF;
 END
 $body$;
 
 
--- The next keys of a range that have a row or are staged, as seen from inside; whoever asks leaves out what is not there.
+-- The next keys of a range that have a row or are staged, as seen from inside. The caller leaves out what is not there.
 CREATE FUNCTION {schema}.scan_in_{version}(p_id text, p_now bigint, p_first text, p_last text, p_limit bigint)
 RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
-DECLARE
-    v_snapshot pg_snapshot := {schema}.instant_{version}(p_id, p_now);
 BEGIN
-    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, v_snapshot, ARRAY(
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, p_now, ARRAY(
         SELECT n.key FROM (
             (SELECT c.key FROM {schema}.cells c WHERE c.key > p_first AND c.key < p_last ORDER BY c.key LIMIT p_limit)
             UNION
@@ -458,6 +461,9 @@ BEGIN
              ORDER BY s.key LIMIT p_limit)
         ) n ORDER BY n.key LIMIT p_limit
     ));
+    IF NOT FOUND THEN
+        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    END IF;
 END
 $body$;
 
@@ -502,7 +508,10 @@ BEGIN
             RAISE EXCEPTION 'too many' USING ERRCODE = 'LP003', DETAIL = format('cells %s', v_count);
         END IF;
     END IF;
-    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, v_snapshot, p_keys);
+    RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, p_now, p_keys);
+    IF NOT FOUND THEN
+        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    END IF;
 END
 $body$;
 
@@ -579,7 +588,8 @@ BEGIN
         RAISE EXCEPTION 'too old' USING ERRCODE = 'LP004';
     END IF;
     UPDATE {schema}.transactions
-    SET cell_count = cell_count + v_noted + cardinality(p_keys) - v_known, value_bytes = value_bytes + p_bytes - v_replaced
+    SET cell_count = cell_count + v_noted + cardinality(p_keys) - v_known,
+        value_bytes = value_bytes + p_bytes - v_replaced
     WHERE id = p_id RETURNING cell_count, value_bytes INTO v_count, v_bytes;
     IF v_count > p_max_cells THEN
         RAISE EXCEPTION 'too many' USING ERRCODE = 'LP003', DETAIL = format('cells %s', v_count);

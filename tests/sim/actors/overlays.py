@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from lakepact.errors import SnapshotTooOld, TransactionNotFound, WrongState
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Busy, Cell, Isolation, Prepared, Transaction, Value
+from lakepact.kernel.model import Busy, Cell, CellPage, Isolation, Prepared, Transaction, Value
 from tests.sim.actors.lists import appended
 from tests.sim.broken import PromiseBroken
 from tests.sim.client import PASSING, Client
@@ -55,6 +55,23 @@ class Session:
             if cell.writer != self.id:
                 self.shown.setdefault(key, cell)
         return cells
+
+    async def look(self, keys: Sequence[Key]) -> None:
+        """Without a trace; and once through everything there is."""
+        staged_before = dict(self.staged)
+        looked: Mapping[Key, Cell] = await self.ask("look", lambda store: store.read_in(self.id, keys, note=False))
+        prefix = keys[0].rpartition("/")[0]
+        page: CellPage = await self.ask("scan_in", lambda store: store.scan_in(self.id, prefix), f"{prefix}/")
+        shown = {cell.key: cell for cell in page.cells}
+        for key, value in staged_before.items():
+            for cell in (looked.get(key, shown.get(key)), shown.get(key)):
+                if cell is None or cell.value != value:
+                    raise PromiseBroken("P1", f"{self.id} has staged {value} in {key} and is shown {cell}")
+
+    async def check_contents(self) -> None:
+        contents: Transaction = await self.ask("contents", lambda store: store.contents(self.id))
+        if not contents.sealed:
+            self.check_plan(contents)
 
     async def stage(self, writes: dict[Key, Value], operation: str | None = None) -> None:
         operation = operation or f"{self.client.random.getrandbits(48):012x}"
@@ -120,6 +137,9 @@ async def _work(session: Session, scheduler: Scheduler, keys: Sequence[Key], num
         await scheduler.all([session.read(client.some(keys, 2)), session.read(client.some(keys, 2))])
     elif chance < 0.35:
         await session.read(client.some(keys, 3))
+    elif chance < 0.4:
+        await session.look(client.some(keys, 3))
+        await session.check_contents()
     elif chance < 0.5 and session.operations:
         await session.stage_again()
     elif chance < 0.6:

@@ -171,25 +171,13 @@ _TRANSACTION: Final = {
     "expires-at": nullable(TEXT),
     "decided-at": nullable(TEXT),
     "decided-ms": nullable(INT64),
-    "properties": {"type": "object", "additionalProperties": TEXT},
+    "properties": PROPERTIES,
 }
 
 _STATES: Final = (
     "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. "
     "`retryable`: none of it, and the same key may try again. Otherwise it is not decided yet."
 )
-_TRANSACTION: Final = {
-    "transaction-id": UUID7,
-    "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
-    "isolation": {"enum": ["serializable", "snapshot"]},
-    "warehouse": TEXT,
-    "prefix": TEXT,
-    "created-ms": INT64,
-    "decided-ms": nullable(INT64),
-    "expires-at": nullable(TEXT),
-    "properties": PROPERTIES,
-}
-
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": document(
         {

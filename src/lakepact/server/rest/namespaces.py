@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
+from lakepact.catalog.errors import NoSuchNamespace
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import json_object, text_list, text_map
 from lakepact.server.http import Request, Response, json_response
@@ -14,8 +17,16 @@ class NamespaceHandlers:
         self._door = door
 
     async def list(self, request: Request) -> Response:
-        parent = self._door.parent(request)
-        page = await self._door.scope(request).list_namespaces(parent, *page_of(request))
+        parent, scope = self._door.parent(request), self._door.scope(request)
+        try:
+            page = await scope.list_namespaces(parent, *page_of(request))
+        except NoSuchNamespace:
+            # PyIceberg, and Java before 1.8, encode the parent twice.
+            once_more = tuple(unquote(level) for level in parent)
+            if once_more == parent:
+                raise
+            parent = once_more
+            page = await scope.list_namespaces(parent, *page_of(request))
         namespaces = [[*parent, name] for name in page.names]
         return json_response({"namespaces": namespaces, "next-page-token": page.next_token})
 

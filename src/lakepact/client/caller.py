@@ -1,0 +1,204 @@
+"""Requests that are repeated until there is an outcome: answered, refused, unavailable, or really unknown.
+
+Every request of this client may be repeated. One that reads changes nothing; one that changes something carries an
+Idempotency-Key, or is idempotent by the id of its transaction. The key is made once, before the first attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from lakepact.client.errors import Refused, Unavailable, Unknown, refused
+from lakepact.client.http import Answer, Lost, NotSent, Transport
+from lakepact.client.machine import Machine, Retry, new_id
+
+_MOST_FAILURES: Final = 3
+"""Of a server that says 500: it may be a passing fault, and it may be one that only a person can mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """An attempt without an outcome."""
+
+    reason: str
+    heard: bool
+    """Whether the server may have done it."""
+
+    pause_s: float = 0.0
+    """For how long the server asks to be left alone."""
+
+    failure: bool = False
+
+
+class Caller:
+    """The requests of one client. `prefix` is the warehouse, or a transaction in it: `main`, `main@<id>`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        machine: Machine,
+        *,
+        base_path: str = "",
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+        prefix: str = "",
+        transaction_id: str | None = None,
+    ) -> None:
+        self.transport = transport
+        self.machine = machine
+        self.retry = retry or Retry()
+        self.prefix = prefix
+        self._transaction_id = transaction_id
+        self._base_path = base_path
+        self._headers = dict(headers or {})
+
+    def inside(self, prefix: str, transaction_id: str | None = None) -> Caller:
+        """The same client under another prefix."""
+        return Caller(
+            self.transport,
+            self.machine,
+            base_path=self._base_path,
+            headers=self._headers,
+            retry=self.retry,
+            prefix=prefix,
+            transaction_id=transaction_id,
+        )
+
+    def read(
+        self, path: str, *, query: Mapping[str, str] | None = None, body: Any = None, method: str = "GET"
+    ) -> Answer:
+        """Something that changes nothing. Raises `Refused` or `Unavailable`."""
+        answer, missed = self._repeat(lambda: self._once(method, path, query, body))
+        if answer is None:
+            raise Unavailable(f"{method} {path}: {missed.reason}. It was a read; try again later")
+        return answer
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """A change under a key of its own. Raises `Refused`, `Unavailable` or `Unknown`."""
+        key = key or new_id(self.machine)
+        keyed = {"Idempotency-Key": key, **(headers or {})}
+        return self.settle(method, path, self._transaction_id or key, query=query, body=body, headers=keyed)
+
+    def settle(
+        self,
+        method: str,
+        path: str,
+        transaction_id: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        ask: Callable[[], Answer | None] | None = None,
+    ) -> Answer:
+        """A change that is idempotent by the id of its transaction. `ask` finds out what became of it: an answer, a
+        `Refused`, or None if it is still to be done."""
+
+        def once() -> Answer | _Missed:
+            missed = self._once(method, path, query, body, headers)
+            if isinstance(missed, _Missed) and missed.heard and ask is not None:
+                try:
+                    return ask() or missed
+                except Unavailable:
+                    return missed
+            return missed
+
+        answer, missed = self._repeat(once)
+        if answer is None:
+            what = f"{method} {path}"
+            if missed.heard:
+                raise Unknown(what, missed.reason, transaction_id)
+            raise Unavailable(f"{what}: {missed.reason}. Nothing happened; try again later")
+        return answer
+
+    def try_once(self, method: str, path: str, *, body: Any = None) -> Answer:
+        """One attempt, for those who have their own way to go on. Raises `Refused` or `Unavailable`."""
+        answer = self._once(method, path, None, body)
+        if isinstance(answer, _Missed):
+            raise Unavailable(f"{method} {path}: {answer.reason}")
+        return answer
+
+    def _repeat(self, once: Callable[[], Answer | _Missed]) -> tuple[Answer | None, _Missed]:
+        """Until there is an answer. Whether it may have been heard is remembered: a later attempt that was certainly
+        not heard says nothing about an earlier one."""
+        machine, retry = self.machine, self.retry
+        deadline = machine.monotonic_s() + retry.deadline_s
+        heard, failures, attempt = False, 0, 0
+        while True:
+            attempt += 1
+            answer = once()
+            if isinstance(answer, Answer):
+                return answer, _Missed("", heard)
+            heard, failures = heard or answer.heard, failures + answer.failure
+            pause_s = max(answer.pause_s, retry.pause_s(attempt, machine.chance()))
+            late = machine.monotonic_s() + pause_s > deadline
+            if attempt >= retry.attempts or failures >= _MOST_FAILURES or late:
+                return None, _Missed(f"{answer.reason}, after {attempt} attempts", heard)
+            machine.pause(pause_s)
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer | _Missed:
+        target = f"{self._base_path}/v1/{path.replace('{prefix}', quote(self.prefix, safe=''))}"
+        if query:
+            target += "?" + urlencode(query, quote_via=quote)
+        content = None if body is None else orjson.dumps(body)
+        sent = {**self._headers, **({} if content is None else {"Content-Type": "application/json"}), **(headers or {})}
+        try:
+            answer = self.transport.exchange(method, target, sent, content)
+        except NotSent as error:
+            return _Missed(str(error), heard=False)
+        except Lost as error:
+            return _Missed(str(error), heard=True)
+        return _judged(answer)
+
+
+def _judged(answer: Answer) -> Answer | _Missed:
+    """Raises `Refused` for an answer that says no."""
+    status = answer.status
+    if status < 400:
+        return answer
+    if status == 429 or status == 503:
+        # A server of ours says when to come back. Somebody in between who does not may have passed the request on.
+        after = answer.headers.get("retry-after", "")
+        asked = after.isascii() and after.isdecimal()
+        return _Missed(_said(answer), heard=not asked and status == 503, pause_s=float(after) if asked else 0.0)
+    if status >= 500 and status != 501:
+        return _Missed(_said(answer), heard=True, failure=status == 500)
+    raise _refused(answer)
+
+
+def _refused(answer: Answer) -> Refused:
+    return refused(answer.status, _error(answer))
+
+
+def _said(answer: Answer) -> str:
+    error = _error(answer)
+    return f"the server answered {answer.status} {error.get('type', '')}: {error.get('message', '')}".rstrip(": ")
+
+
+def _error(answer: Answer) -> Mapping[str, Any]:
+    try:
+        document = answer.json()
+    except ValueError:
+        return {"message": answer.body[:500].decode(errors="replace")} if answer.body else {}
+    error = document.get("error") if isinstance(document, dict) else None
+    return error if isinstance(error, dict) else {}

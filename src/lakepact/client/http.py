@@ -1,0 +1,150 @@
+"""One request, one answer, over a kept-alive connection of the standard library.
+
+A dependency would buy little: the client speaks to one host, in JSON, and decides itself what may be repeated. What
+matters here is to tell apart a request that certainly was not heard (`NotSent`) from one that may have been (`Lost`).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+
+_MOST_IDLE: Final = 16
+_MOST_BYTES: Final = 1 << 30
+
+
+class NotSent(Exception):
+    """Nobody heard the request: there was no connection to send it over."""
+
+
+class Lost(Exception):
+    """The request may have been heard, and no whole answer came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case."""
+
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Transport(Protocol):
+    """The way to the server. Safe to use from several threads."""
+
+    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Send one request and read its answer, whatever its status. Raises `NotSent` or `Lost`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HttpTransport:
+    """A transport over HTTP/1.1. Connections are kept for the next request; each serves one thread at a time."""
+
+    def __init__(
+        self, uri: str, *, connect_s: float = 10.0, answer_s: float = 60.0, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        place = urlsplit(uri)
+        if place.scheme not in ("http", "https") or not place.hostname:
+            raise ValueError(f"{uri!r} is not the address of a server: write http://host:8181 or https://host/catalog")
+        self._host = place.hostname
+        self._port = place.port
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+        self._tls = (ssl_context or ssl.create_default_context()) if place.scheme == "https" else None
+        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        connection = self._take()
+        if connection is not None:
+            try:
+                return self._over(connection, method, target, headers, body)
+            except Lost as lost:
+                # Most likely the server closed it while it was idle, and then the others are no better. Repeating is
+                # safe, but from now on "not sent" would be a lie.
+                self.close()
+                try:
+                    return self._over(self._connect(), method, target, headers, body)
+                except NotSent as error:
+                    raise Lost(f"{lost}; then {error}") from error
+        return self._over(self._connect(), method, target, headers, body)
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, deque()
+        for connection in idle:
+            connection.close()
+
+    def _take(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            if self._process != os.getpid():
+                # A child process must not speak over its parent's connections, nor end them.
+                self._process, self._idle = os.getpid(), deque()
+            return self._idle.pop() if self._idle else None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(self._host, self._port, timeout=self._connect_s, context=self._tls)
+        )
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise NotSent(f"no connection to {self._host}:{connection.port}: {_said(error)}") from error
+        connection.sock.settimeout(self._answer_s)
+        return connection
+
+    def _over(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Answer:
+        try:
+            connection.request(method, target, body, dict(headers))
+            response = connection.getresponse()
+            content = response.read(_MOST_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Lost(f"the connection to {self._host}:{connection.port} was lost: {_said(error)}") from error
+        except BaseException:
+            connection.close()
+            raise
+        answer = Answer(response.status, content, {name.lower(): value for name, value in response.getheaders()})
+        if response.isclosed() and not response.will_close:
+            self._put_back(connection)
+        else:
+            connection.close()
+            if not response.isclosed():
+                raise Lost(f"the answer is larger than {_MOST_BYTES} bytes")
+        return answer
+
+    def _put_back(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
