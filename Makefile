@@ -14,7 +14,7 @@ ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
 IN := cd "$(ROOT)" &&
 RUN := .venv/bin/python
 
-.PHONY: help setup demo test verify check sim rck bench serve pytest
+.PHONY: help setup demo test verify check sim rck bench serve proto pytest
 
 help: ## print this list
 	@$(IN) sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-7s ", $$2; $$1 = $$2 = ""; sub(/^ +/, ""); print }'
@@ -54,6 +54,9 @@ bench: setup ## print rounds, latencies and throughput as ratios
 
 serve: setup ## run the catalog server
 	@$(IN) $(RUN) -m lakepact serve
+
+proto: setup
+	@$(IN) $(RUN) tools/generate_proto.py
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

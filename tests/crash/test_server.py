@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from lakepact.kernel.identity import uuid7
 from lakepact.server.app import build
 from lakepact.settings import Settings
 from lakepact.stores import open_store
@@ -482,11 +483,11 @@ async def test_a_created_table_is_recognised_under_another_name_if_it_has_the_sn
 
 async def test_a_metadata_file_that_is_gone_is_no_refusal_of_a_commit_that_happened(tmp_path: Path) -> None:
     async with three_tables(tmp_path) as client:
-        key = new_key(random.Random(1))
-        done = await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])), key)
+        key, commit = new_key(random.Random(1)), adding(snapshot_id(1, [0]))
+        done = await send(client, "POST", LEFT_PATH, commit, key)
         assert done.status == 200
         file_of(done.json()["metadata-location"]).unlink()
-        again = await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])), key)
+        again = await send(client, "POST", LEFT_PATH, commit, key)
         assert again.refusal == (504, "CommitStateUnknownException")
         assert again.header("X-Lakepact-Transaction") == key
 
@@ -553,3 +554,32 @@ async def test_marks_that_nobody_sees_leave_no_receipts(tmp_path: Path) -> None:
         assert (await send(client, "POST", path, creation("more"))).status == 200
     told = [receipt["change"] for receipt in receipts_in(tmp_path / "data" / "warehouse").values()]
     assert sorted(told) == ["create"] * 5, "a namespace and four tables"
+
+
+async def test_receipts_are_written_however_long_no_server_ran_and_however_old_the_key_was(tmp_path: Path) -> None:
+    settings = {"data": str(tmp_path / "data"), "log_level": "error"}
+    three_hours_ago_ms = time.time_ns() // 1_000_000 - 3 * 3_600_000
+    key = uuid7(three_hours_ago_ms, 1)
+    # A server that writes none is one that was killed before it wrote any.
+    async with opened({**settings, "receipts": False}) as (client, _):
+        assert (await send(client, "POST", "/v1/namespaces", {"namespace": [NAMESPACE]}, key)).status == 200
+        made = await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/tables", creation(LEFT))
+        location = made.json()["metadata-location"]
+    assert not receipts_in(tmp_path / "data" / "warehouse")
+    async with opened(settings) as (_, upkeep):
+        assert await upkeep.turn()
+    receipts = receipts_in(tmp_path / "data" / "warehouse")
+    assert {receipt["transaction-id"] for receipt in receipts.values()} > {key}
+    assert commit_key(location) in receipts
+
+
+async def test_a_table_from_the_far_future_does_not_keep_others_from_their_receipts(tmp_path: Path) -> None:
+    async with three_tables(tmp_path) as client:
+        left = await table(client, LEFT)
+        file = file_of(left["metadata-location"])
+        strange = file.with_name("00001-strange.metadata.json")
+        strange.write_text(json.dumps({**left["metadata"], "last-updated-ms": 2**62}))
+        body = {"name": LEFT, "metadata-location": f"file://{strange}", "overwrite": True}
+        assert (await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/register", body)).status == 200
+    receipts = receipts_in(tmp_path / "data" / "warehouse")
+    assert receipts[commit_key(f"file://{strange}")]["change"] == "register"

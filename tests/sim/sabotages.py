@@ -60,7 +60,8 @@ def _one(name: str, promises: str, module: str, old: str, new: str, *scenarios: 
 _LISTS: Final = ("lists", "lists again")
 _SKEW: Final = ("skew", "skew again")
 _TRAFFIC: Final = ("slow traffic",)
-_OVERLAYS: Final = ("overlays", "overlays again")
+_OVERLAYS: Final = ("overlays",)
+_SHARED: Final = ("shared overlays",)
 
 SABOTAGES: Final = (
     _one(
@@ -386,9 +387,9 @@ SABOTAGES: Final = (
     _one(
         "the reads of an overlay are not one cut",
         "P1 P4",
-        "staging.py",
-        "        cells = await self._reader.cut(list(dict.fromkeys([*seen, *keys])) if new else list(keys))\n",
-        "        cells = await self._reader.cut(list(keys))\n",
+        "overlay.py",
+        "    cells = await reader.cut(list(dict.fromkeys([*noted, *keys])) if new else list(keys))\n",
+        "    cells = await reader.cut(list(keys))\n",
         *_OVERLAYS,
     ),
     _one(
@@ -402,16 +403,49 @@ SABOTAGES: Final = (
     _one(
         "an overlay is called closed though its abort was refused",
         "P9",
-        "staging.py",
-        """                if await self._access.swap_record_once(version, aborted) is None:
-                    await self._access.pause(attempt)
-            elif record.state in allowed:
+        "openrecord.py",
+        """            if await access.swap_record_once(version, aborted) is None:
+                await access.pause(attempt)
+        elif record.state in allowed:
 """,
-        """                await self._access.swap_record_once(version, aborted)
-                raise closed(aborted)
-            elif record.state in allowed:
+        """            await access.swap_record_once(version, aborted)
+            raise closed(aborted)
+        elif record.state in allowed:
 """,
         *_OVERLAYS,
+    ),
+    _one(
+        "two plans on one staged value are both staged",
+        "P2",
+        "staging.py",
+        "            objection = log.outdated(transaction_id, planned_on) or _noted_otherwise(log, planned_on)\n",
+        "            objection = _noted_otherwise(log, planned_on)\n",
+        *_SHARED,
+    ),
+    _one(
+        "what was shown is compared with a log that has grown since",
+        "P2",
+        "staging.py",
+        "            await self._keeper.append(log, self._entry(transaction_id, place, operation_id, ",
+        "            place = log.length + 1\n"
+        "            await self._keeper.append(log, self._entry(transaction_id, place, operation_id, ",
+        *_SHARED,
+    ),
+    _one(
+        "what a plan was made on is not noted",
+        "P4",
+        "staging.py",
+        "if not seen.staged and key not in log.seen",
+        "if key in writes and key not in log.staged",
+        *_SHARED,
+    ),
+    _one(
+        "a look is content with what the process remembers of the log",
+        "P1",
+        "overlay.py",
+        "            grown = not sealed and await self._keeper.look_on(transaction_id, length)\n",
+        "            grown = False\n",
+        *_SHARED,
     ),
     _one(
         "read cells are said to be locked and are not",

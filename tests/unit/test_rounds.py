@@ -129,6 +129,34 @@ def test_a_page_takes_one_round_to_list_and_one_to_read_what_is_not_remembered()
     run(claim)
 
 
+def test_an_operation_in_an_overlay_takes_one_round_to_look_and_two_to_stage() -> None:
+    async def claim(world: World) -> None:
+        await world.commit(keys(20), 0)
+        await world.documents.settle()
+        opened = fresh_id()
+        await world.documents.count(lambda: world.cells.begin(opened))
+        for number, key in enumerate(keys(20)):
+            around = [key, key_of("main", "names", key)]
+            seen, looking = await world.documents.count(
+                lambda around=around: world.cells.read_in(opened, around, note=False)  # type: ignore[misc]
+            )
+            _, staging = await world.documents.count(
+                lambda number=number, key=key, seen=seen: world.cells.stage(  # type: ignore[misc]
+                    opened, f"op{number}", {key: {"n": number}}, seen=seen
+                )
+            )
+            # The first look reads the log, and cells that this process has never met are read twice for a cut.
+            assert (looking, staging) == (3 if number == 0 else 2, 2)
+            _, again = await world.documents.count(
+                lambda around=around: world.cells.read_in(opened, around, note=False)  # type: ignore[misc]
+            )
+            assert again == 1
+        page, scanning = await world.documents.count(lambda: world.cells.scan_in(opened, "main/tables"))
+        assert (len(page.cells), scanning) == (20, 1)
+
+    run(claim)
+
+
 def test_the_thousandth_staged_change_takes_as_many_rounds_as_the_first() -> None:
     async def claim(world: World) -> None:
         opened = fresh_id()

@@ -75,7 +75,7 @@ class Caller:
         """Something that changes nothing. Raises `Refused` or `Unavailable`."""
         answer, missed = self._repeat(lambda: self._once(method, path, query, body))
         if answer is None:
-            raise Unavailable(f"{method} {path}: {missed.reason}. It was a read; try again later")
+            raise Unavailable(f"{method} {self._place(path)}: {missed.reason}. It was a read; try again later")
         return answer
 
     def change(
@@ -118,7 +118,7 @@ class Caller:
 
         answer, missed = self._repeat(once)
         if answer is None:
-            what = f"{method} {path}"
+            what = f"{method} {self._place(path)}"
             if missed.heard:
                 raise Unknown(what, missed.reason, transaction_id)
             raise Unavailable(f"{what}: {missed.reason}. Nothing happened; try again later")
@@ -128,7 +128,7 @@ class Caller:
         """One attempt, for those who have their own way to go on. Raises `Refused` or `Unavailable`."""
         answer = self._once(method, path, None, body)
         if isinstance(answer, _Missed):
-            raise Unavailable(f"{method} {path}: {answer.reason}")
+            raise Unavailable(f"{method} {self._place(path)}: {answer.reason}")
         return answer
 
     def _repeat(self, once: Callable[[], Answer | _Missed]) -> tuple[Answer | None, _Missed]:
@@ -149,6 +149,9 @@ class Caller:
                 return None, _Missed(f"{answer.reason}, after {attempt} attempts", heard)
             machine.pause(pause_s)
 
+    def _place(self, path: str) -> str:
+        return f"/v1/{path.replace('{prefix}', quote(self.prefix, safe=''))}"
+
     def _once(
         self,
         method: str,
@@ -157,7 +160,7 @@ class Caller:
         body: Any,
         headers: Mapping[str, str] | None = None,
     ) -> Answer | _Missed:
-        target = f"{self._base_path}/v1/{path.replace('{prefix}', quote(self.prefix, safe=''))}"
+        target = self._base_path + self._place(path)
         if query:
             target += "?" + urlencode(query, quote_via=quote)
         content = None if body is None else orjson.dumps(body)

@@ -55,7 +55,7 @@ class HttpTransport:
     """A transport over HTTP/1.1. Connections are kept for the next request; each serves one thread at a time."""
 
     def __init__(
-        self, uri: str, *, connect_s: float = 10.0, answer_s: float = 60.0, ssl_context: ssl.SSLContext | None = None
+        self, uri: str, *, connect_s: float = 10.0, answer_s: float = 30.0, ssl_context: ssl.SSLContext | None = None
     ) -> None:
         place = urlsplit(uri)
         if place.scheme not in ("http", "https") or not place.hostname:

@@ -28,7 +28,11 @@ _STORE_FORMS: Final = (
     "gs://bucket/prefix",
     "az://container/prefix",
 )
-_BLOB_FORMS: Final = tuple(form for form in _STORE_FORMS if not form.startswith(("sqlite", "postgresql")))
+_BLOB_FORMS: Final = (
+    *(form for form in _STORE_FORMS if not form.startswith(("sqlite", "postgresql"))),
+    "abfss://container@account.dfs.core.windows.net/prefix",
+)
+"""Where tables are kept. Engines find them by the same URL, and on Azure they know it as `abfss`."""
 _DEFAULT_SETTINGS: Final = KernelSettings()
 
 
@@ -102,6 +106,9 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None) -> Blob
     with _extra("objects", "obstore"):
         from lakepact.stores.blobs_objects import ObjectBlobs
         from lakepact.stores.objects_client import Cloud
+    if scheme == "abfss":
+        place, account = azure_place(url)
+        return ObjectBlobs.open(Cloud.AZURE, place.bucket, place.prefix, {"account_name": account, **(options or {})})
     place = object_place(url)
     return ObjectBlobs.open(Cloud(place.scheme), place.bucket, place.prefix, options)
 
@@ -146,6 +153,16 @@ def object_place(url: str) -> ObjectPlace:
     if not bucket or odd_segment or "?" in url or "#" in url or "@" in bucket:
         raise _unreadable(url, _BLOB_FORMS)
     return ObjectPlace(scheme, bucket, prefix)
+
+
+def azure_place(url: str) -> tuple[ObjectPlace, str]:
+    """Container and prefix of an `abfss` URL, and the account, which is the beginning of its host."""
+    scheme, _, rest = url.partition("://")
+    container, at, address = rest.partition("@")
+    host, _, prefix = address.partition("/")
+    if not at or not container or not host:
+        raise _unreadable(url, _BLOB_FORMS)
+    return object_place(f"{scheme}://{container}/{prefix}"), host.partition(".")[0]
 
 
 def _unreadable(url: str, forms: tuple[str, ...]) -> InvalidSetting:

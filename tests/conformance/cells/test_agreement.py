@@ -17,7 +17,18 @@ import pytest
 from lakepact.errors import LakepactError, SnapshotTooOld, WrongState
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Busy, Conflict, Isolation, Read, State, Transaction, TransactionRecord, Write
+from lakepact.kernel.model import (
+    Busy,
+    Cell,
+    CellPage,
+    Conflict,
+    Isolation,
+    Read,
+    State,
+    Transaction,
+    TransactionRecord,
+    Write,
+)
 from lakepact.kernel.ports import CellStore
 from tests.conformance.cells.world import Surroundings, World, keys
 
@@ -48,11 +59,13 @@ class Walk:
         self._revisions = dict.fromkeys(CELLS, 0)
         self._transactions: list[Transaction] = []
         self._open: list[TransactionId] = []
+        self._looked: dict[TransactionId, dict[Key, Cell]] = {}
         self._number = 0
 
     async def step(self) -> None:
         chance = self._chance
         steps = [self._commit, self._commit, self._again, self._prepare, self._fail, self._abort, self._begin]
+        steps += [self._look, self._scan_in, self._stage_on_what_was_shown, self._contents]
         steps += [self._read_in, self._stage, self._finish_open, self._renew, self._pass_time, self.compare_cells]
         await chance.choice(steps)()
 
@@ -105,6 +118,34 @@ class Walk:
         if self._open:
             operation, key = f"op-{self._chance.randrange(4)}", self._chance.choice(CELLS)
             await self._same("stage", self._chance.choice(self._open), operation, {key: self._value()})
+
+    async def _look(self) -> None:
+        if self._open:
+            transaction_id = self._chance.choice(self._open)
+            cells = await self._same("read_in", transaction_id, self._chance.sample(CELLS, 2), note=False)
+            if cells is not None:
+                self._looked[transaction_id] = cells
+
+    async def _scan_in(self) -> None:
+        if self._open:
+            await self._same("scan_in", self._chance.choice(self._open), CELLS[0].rpartition("/")[0])
+
+    async def _stage_on_what_was_shown(self) -> None:
+        """Shown just now, or a while ago: then it may have been staged meanwhile."""
+        if self._chance.random() < 0.5:
+            await self._look()
+        if self._looked:
+            transaction_id = self._chance.choice(list(self._looked))
+            operation, key = f"op-{self._chance.randrange(40)}", self._chance.choice(CELLS)
+            seen = self._looked[transaction_id]
+            await self._same("stage", transaction_id, operation, {key: self._value()}, seen=seen)
+
+    async def _contents(self) -> None:
+        if self._open:
+            # Whoever meets an expired transaction ends it, and not everyone met the same ones.
+            for store in self._stores:
+                await store.recover()
+            await self._same("contents", self._chance.choice(self._open))
 
     async def _finish_open(self) -> None:
         if self._open:
@@ -214,6 +255,8 @@ def _comparable(outcome: Any) -> Any:
         case type() if issubclass(outcome, WrongState):
             # A transaction that has ended is also no longer open: stores may say either.
             return WrongState
+        case CellPage():
+            return (sorted(outcome.cells, key=lambda cell: cell.key), outcome.after is None)
         case None | dict() | type():
             return outcome
         case _:

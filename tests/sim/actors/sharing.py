@@ -32,7 +32,8 @@ class Shared:
     def __init__(self, transaction_id: TransactionId) -> None:
         self.id = transaction_id
         self.acknowledged: dict[str, Sequence[Key]] = {}
-        self.given_up: set[str] = set()
+        self.hidden: list[str] = []
+        """What a look did not show though it had been acknowledged before: never staged, or only not looked at."""
 
     def check(self, counters: Mapping[Key, Mapping[str, object] | None], told: str) -> None:
         """Every acknowledged mark is in its counters, and none is there twice."""
@@ -44,6 +45,8 @@ class Shared:
             for key in keys:
                 if mark not in marks_of(counters.get(key)):
                     raise PromiseBroken("P2", f"{short(self.id)}: mark {mark} was staged in {key}, and {told} lost it")
+        if self.hidden:
+            raise PromiseBroken("P1", f"{short(self.id)}: {told} has them all, but {self.hidden[0]}")
 
 
 async def sharing(
@@ -81,7 +84,6 @@ async def _worker(client: Client, shared: Shared, counters: Sequence[Key], other
         try:
             await _raise(client, shared, mark, raised, beside)
         except OVER:
-            shared.given_up.add(mark)
             return
 
 
@@ -93,9 +95,7 @@ async def _raise(client: Client, shared: Shared, mark: str, raised: Sequence[Key
         for done in acknowledged_before:
             for key in shared.acknowledged[done]:
                 if key in raised and done not in marks_of(seen[key].value):
-                    raise PromiseBroken(
-                        "P1", f"{short(shared.id)}: {done} was acknowledged, and {key} is shown without"
-                    )
+                    shared.hidden.append(f"{key} was shown without mark {done} after it had been acknowledged")
         writes = {key: {"marks": [*marks_of(seen[key].value), mark]} for key in raised}
         handed_in = {key: cell.revision for key, cell in seen.items() if cell.writer != shared.id}
         while True:

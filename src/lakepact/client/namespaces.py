@@ -1,0 +1,58 @@
+"""Namespaces, on main or inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from lakepact.client.caller import Caller
+from lakepact.client.errors import AlreadyExists, NotFound
+from lakepact.client.names import Identifier, Name, levels_segment, namespace_name
+
+_ALL: Final = "{prefix}/namespaces"
+
+
+class Namespaces:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self, parent: Name | None = None) -> list[Identifier]:
+        """The namespaces directly below `parent`, or at the top."""
+        # The separator of levels is a control character, which goes into a query as it goes into a path.
+        query = {} if parent is None else {"parent": "\x1f".join(namespace_name(parent))}
+        answer = self._caller.read(_ALL, query=query).json()
+        return [tuple(levels) for levels in answer["namespaces"]]
+
+    def create(self, name: Name, properties: Mapping[str, str] | None = None, *, exist_ok: bool = False) -> None:
+        """Create a namespace. With `exist_ok` one that is there already is left as it is."""
+        body = {"namespace": list(namespace_name(name)), "properties": dict(properties or {})}
+        try:
+            self._caller.change("POST", _ALL, body=body)
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+
+    def load(self, name: Name) -> dict[str, str]:
+        """Its properties. Raises `NotFound`."""
+        answer = self._caller.read(_one(name)).json()
+        return dict(answer.get("properties") or {})
+
+    def exists(self, name: Name) -> bool:
+        try:
+            self._caller.read(_one(name), method="HEAD")
+        except NotFound:
+            return False
+        return True
+
+    def update(self, name: Name, updates: Mapping[str, str] | None = None, removals: Iterable[str] = ()) -> None:
+        """Set and remove properties."""
+        body = {"updates": dict(updates or {}), "removals": list(removals)}
+        self._caller.change("POST", _one(name) + "/properties", body=body)
+
+    def drop(self, name: Name) -> None:
+        """Drop an empty namespace. Raises `NotEmpty`."""
+        self._caller.change("DELETE", _one(name))
+
+
+def _one(name: Name) -> str:
+    return f"{_ALL}/{levels_segment(namespace_name(name))}"

@@ -1,0 +1,266 @@
+"""Transactions by their ids: begun, looked at, listed, prepared, committed, aborted, renewed.
+
+`lake.transaction()` is what most programs want. This is what it is made of, and the way to settle an unknown outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from lakepact.client.caller import Caller
+from lakepact.client.errors import BadRequest, Conflict, NotFound, Refused, TransactionClosed, Unavailable, refused
+from lakepact.client.http import Answer
+from lakepact.client.names import Identifier, identifier_of, segment
+
+Isolation: TypeAlias = Literal["serializable", "snapshot"]
+
+COMMITTED: Final = "committed"
+FAILED: Final = "failed"
+ABORTED: Final = "aborted"
+
+_ALL: Final = "{prefix}/transactions"
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A table or view as a transaction has left it."""
+
+    identifier: Identifier
+    metadata_location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A cell that a transaction writes or depends on."""
+
+    cell: str
+    access: Literal["write", "read"]
+    base: int
+    """The revision it was planned on."""
+
+    revision: int
+    table: Identifier | None = None
+    metadata_location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transaction as the server sees it."""
+
+    id: str
+    state: str
+    """`open`, `preparing`, `prepared`, `retryable`, and at the end `committed`, `failed` or `aborted`."""
+
+    isolation: str
+    read_only: bool
+    warehouse: str
+    """What an engine is given as its warehouse to work inside the transaction: `main@<id>`."""
+
+    prefix: str
+    created_at: datetime
+    expires_at: datetime | None
+    decided_at: datetime | None
+    properties: Mapping[str, str]
+    changes: tuple[Change, ...] = ()
+    """What it has staged and read by now. Listings leave this out."""
+
+    results: tuple[Published, ...] = ()
+    """What it has published, once it is committed."""
+
+    error: Refused | None = None
+    """Why it failed, if it did."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (COMMITTED, FAILED, ABORTED)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> TransactionInfo:
+        error = document.get("error")
+        return cls(
+            document["transaction-id"],
+            document["state"],
+            document["isolation"],
+            bool(document.get("read-only")),
+            document["warehouse"],
+            document["prefix"],
+            datetime.fromisoformat(document["created-at"]),
+            _instant(document.get("expires-at")),
+            _instant(document.get("decided-at")),
+            dict(document.get("properties") or {}),
+            tuple(_change(one) for one in document.get("changes") or ()),
+            published_of(document.get("result") or {}),
+            None if error is None else refused(int(error.get("code", 409)), error),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a transaction is begun with."""
+
+    ttl_s: float | None = None
+    isolation: Isolation | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    read_only: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        # What only reads is never in anybody's way: as of one instant it is right whatever has moved since.
+        isolation = self.isolation or ("snapshot" if self.read_only else "serializable")
+        body: dict[str, Any] = {"isolation": isolation, "properties": dict(self.properties), "read-only": self.read_only}
+        return body if self.ttl_s is None else {**body, "ttl-seconds": self.ttl_s}
+
+
+class Transactions:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def begin(
+        self,
+        *,
+        ttl: float | None = None,
+        isolation: Isolation | None = None,
+        properties: Mapping[str, str] | None = None,
+        read_only: bool = False,
+        key: str | None = None,
+    ) -> TransactionInfo:
+        """Begin a transaction that nobody renews. `key`, a UUIDv7, becomes its id: the same key begins it once."""
+        wish = Wish(ttl, isolation, properties or {}, read_only)
+        return TransactionInfo.from_json(self._caller.change("POST", _ALL, body=wish.to_json(), key=key).json())
+
+    def get(self, transaction_id: str) -> TransactionInfo:
+        """The transaction as it stands. This settles an unknown outcome. Raises `NotFound`."""
+        return TransactionInfo.from_json(self._caller.read(_one(transaction_id)).json())
+
+    def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> list[TransactionInfo]:
+        """Transactions in these states (all if none is named), oldest first."""
+        asked = [states] if isinstance(states, str) else list(states)
+        query = {"pageSize": str(min(limit, _PAGE)), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
+        found: list[TransactionInfo] = []
+        while len(found) < limit:
+            page = self._caller.read(_ALL, query=query).json()
+            found += [TransactionInfo.from_json(one) for one in page["transactions"]]
+            if not page.get("next-page-token"):
+                break
+            query["pageToken"] = page["next-page-token"]
+        return found[:limit]
+
+    def commit(self, transaction_id: str, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
+        """Make all of it visible at one instant. `source` goes into the receipts of its tables.
+
+        May be repeated: once committed, the answer is the same. Raises `Conflict`, with the tables that had moved;
+        `TransactionClosed`, if it was aborted or has expired; `Unavailable`; or `Unknown`, if not even asking helped.
+        """
+        body = None if source is None else {"source": dict(source)}
+        path = _one(transaction_id) + "/commit"
+        try:
+            answer = self._caller.settle(
+                "POST", path, transaction_id, body=body, ask=lambda: self._outcome(transaction_id)
+            )
+        except BadRequest as error:
+            raise self._closed(transaction_id, error) from None
+        return published_of(answer.json())
+
+    def prepare(self, transaction_id: str) -> TransactionInfo:
+        """Make sure that the commit will succeed: everything it needs is held until then, or until it expires."""
+        return self._step(transaction_id, "prepare")
+
+    def renew(self, transaction_id: str, ttl: float | None = None) -> TransactionInfo:
+        """Let it live for this much longer from now on."""
+        return self._step(transaction_id, "renew", None if ttl is None else {"ttl-seconds": ttl})
+
+    def abort(self, transaction_id: str) -> TransactionInfo:
+        """Give it up: nothing of it will ever be visible. Aborting twice is fine; a committed one is refused."""
+        return self._step(transaction_id, "abort")
+
+    def beat(self, transaction_id: str, ttl: float | None) -> None:
+        """One attempt at renewing it, for whoever will come again anyway."""
+        self._caller.try_once(
+            "POST", _one(transaction_id) + "/renew", body=None if ttl is None else {"ttl-seconds": ttl}
+        )
+
+    def _step(self, transaction_id: str, step: str, body: Any = None) -> TransactionInfo:
+        try:
+            answer = self._caller.settle("POST", f"{_one(transaction_id)}/{step}", transaction_id, body=body)
+        except BadRequest as error:
+            raise self._closed(transaction_id, error) from None
+        return TransactionInfo.from_json(answer.json())
+
+    def _outcome(self, transaction_id: str) -> Answer | None:
+        """What became of a commit whose answer was lost. None while it has not ended, or cannot be seen."""
+        try:
+            answer = self._caller.try_once("GET", _one(transaction_id))
+        except Refused:
+            # It was begun, so it cannot be missing: whatever this answer means, it is no outcome.
+            return None
+        document = answer.json()
+        info = TransactionInfo.from_json(document)
+        match info.state:
+            case "committed":
+                return Answer(200, _result(answer))
+            case "failed":
+                raise info.error or Conflict(f"transaction {transaction_id} failed: nothing of it was applied")
+            case "aborted":
+                raise _ended_as(info)
+            case _:
+                return None
+
+    def _closed(self, transaction_id: str, error: BadRequest) -> BadRequest:
+        """The same refusal, with how the transaction ended, if that is the reason."""
+        try:
+            info = self.get(transaction_id)
+        except (NotFound, BadRequest, Unavailable):
+            return error
+        if info.state == "open":
+            return error
+        return TransactionClosed(
+            str(error),
+            transaction_id=transaction_id,
+            state=info.state,
+            status=error.status,
+            server_type=error.server_type,
+            details=error.details,
+        )
+
+
+def published_of(result: Mapping[str, Any]) -> tuple[Published, ...]:
+    return tuple(
+        Published(identifier_of(one["identifier"]), one["metadata-location"]) for one in result.get("results") or ()
+    )
+
+
+def _result(answer: Answer) -> bytes:
+    import orjson
+
+    return orjson.dumps(answer.json().get("result") or {})
+
+
+def _ended_as(info: TransactionInfo) -> TransactionClosed:
+    return TransactionClosed(
+        f"transaction {info.id} was aborted or has expired: nothing of it was applied. Begin a new one",
+        transaction_id=info.id,
+        state=info.state,
+    )
+
+
+def _one(transaction_id: str) -> str:
+    return f"{_ALL}/{segment(transaction_id)}"
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _change(document: Mapping[str, Any]) -> Change:
+    identifier = document.get("identifier")
+    return Change(
+        document["cell"],
+        document["access"],
+        document["base"],
+        document["revision"],
+        None if identifier is None else identifier_of(identifier),
+        document.get("metadata-location"),
+    )
