@@ -1,13 +1,25 @@
 """Lakepact: a lakehouse catalog whose tables move together.
 
-This module is deliberately almost empty: importing one part of Lakepact must not load the others.
+This module is deliberately almost empty: importing one part of Lakepact must not load the others. `lakepact.connect`
+is the way in for programs, and loads the client when it is first asked for.
 """
 
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from lakepact.client import connect
+
+__all__ = ["__version__", "connect"]
 
 __version__: Final = version("lakepact")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "connect":
+        from lakepact.client import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

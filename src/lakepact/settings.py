@@ -136,6 +136,12 @@ class Settings(BaseSettings):
 
     host: str = Field(default="127.0.0.1", description="The address the server listens on.", min_length=1)
     port: int = Field(default=8181, description="The port the server listens on. 0 is any free one.", ge=0, le=65_535)
+    grpc_port: int | None = Field(
+        default=None,
+        description="The port for gRPC, beside `port`. 0 is any free one. Without it there is no gRPC.",
+        ge=0,
+        le=65_535,
+    )
     workers: int = Field(default=1, description="How many processes serve behind one socket.", ge=1, le=256)
     base_path: str = Field(default="", description="What every path begins with, such as `/catalog`.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, description="The size of one request's body, unpacked.", gt=0)

@@ -78,8 +78,10 @@ def version_of(location: str) -> int:
 
 def read_chain(location: str) -> list[str]:
     """The locations of all versions of a table, oldest first. Every one of the files must be readable."""
-    document = _read(location)
-    chain = [entry["metadata-file"] for entry in document.get("metadata-log") or ()] + [location]
+    chain = [location]
+    # A version names at most a hundred before it, and the oldest of them names those before that.
+    while earlier := [entry["metadata-file"] for entry in _read(chain[0]).get("metadata-log") or ()]:
+        chain = earlier + chain
     assert [version_of(one) for one in chain] == list(range(len(chain))), f"the chain of {location} has gaps: {chain}"
     before: set[int] = set()
     for one in chain:

@@ -1,9 +1,9 @@
 """The server's process when it is killed at one chosen storage operation: `python -m tests.crash.server_victim`.
 
 It imports everything once and then, for every line of JSON on its standard input, makes a child that opens the data,
-carries out one request and finishes what comes after the answer. The child counts its storage operations, SQL
-statements and calls to the file system alike, and sends itself SIGKILL right before number `at`; with `at` 0 it lives.
-One line of JSON on standard output tells how it ended, and what it had answered by then.
+carries out one request, or several in turn, and finishes what comes after the answer. The child counts its storage
+operations, SQL statements and calls to the file system alike, and sends itself SIGKILL right before number `at`; with
+`at` 0 it lives. One line of JSON on standard output tells how it ended, and what it had answered by then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ async def _carry_out(job: dict[str, Any], trap: Trap, descriptor: int) -> None:
     for path in job["before"]:
         assert (await client.send("GET", path)).status == 200
     trap.is_set = True
-    answer = await client.send(job["method"], job["path"], json=job["body"], headers=job["headers"])
+    for one in job.get("requests", [job]):
+        answer = await client.send(one["method"], one["path"], json=one["body"], headers=one["headers"])
     # One more point: it has happened, and nobody has been told.
     trap.operation()
     # It has been answered, and that is told at once. What follows is its receipts.

@@ -19,15 +19,14 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
-from pyiceberg.view.metadata import SQLViewRepresentation, ViewVersion
+from pyiceberg.view.metadata import ViewVersion
 
-from tests.support.live_tables import Scanned, catalog_at, scan_live_tables, scanned_after_refusals, statuses
+from tests.support.live_tables import Scanned, catalog_at, log_end, scan_live_tables, scanned_after_refusals, statuses
 from tests.support.server import Server, running_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -120,7 +119,7 @@ def test_a_table_is_created_appended_to_and_read(catalog: Catalog, namespace: st
     assert ids(catalog, identifier) == [1, 2, 3]
     found = catalog.load_table(identifier)
     assert found.properties["owner"] == "ada"
-    assert found.scan(row_filter=GreaterThanOrEqual("id", 2), selected_fields=("id",)).to_arrow().num_rows == 2
+    assert found.scan(row_filter="id >= 2", selected_fields=("id",)).to_arrow().num_rows == 2
     with pytest.raises(TableAlreadyExistsError):
         catalog.create_table(identifier, SCHEMA)
     assert catalog.create_table_if_not_exists(identifier, SCHEMA).metadata.table_uuid == found.metadata.table_uuid
@@ -136,7 +135,7 @@ def test_rows_are_overwritten_deleted_and_upserted(catalog: Catalog, namespace: 
     arrow = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
     table = catalog.create_table(identifier, schema)
     table.append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}, schema=arrow))
-    table.delete(EqualTo("id", 2))
+    table.delete("id = 2")
     assert ids(catalog, identifier) == [1, 3]
     result = table.upsert(pa.table({"id": [3, 4], "name": ["C", "d"]}, schema=arrow))
     assert (result.rows_updated, result.rows_inserted) == (1, 1)
@@ -189,7 +188,7 @@ def test_partitions_and_sort_orders_evolve(catalog: Catalog, namespace: str) -> 
     assert [field.name for field in found.spec().fields] == ["name_part"]
     assert (found.metadata.default_spec_id, found.metadata.default_sort_order_id) == (1, 2)
     assert ids(catalog, identifier) == [1, 2, 3, 4]
-    assert found.scan(row_filter=EqualTo("name", "c")).to_arrow().num_rows == 2
+    assert found.scan(row_filter="name = 'c'").to_arrow().num_rows == 2
 
 
 def test_branches_and_tags_are_made_written_to_and_removed(catalog: Catalog, namespace: str) -> None:
@@ -294,13 +293,15 @@ def test_metadata_tables_can_be_inspected(catalog: Catalog, namespace: str) -> N
 
 def test_a_view_is_created_loaded_listed_and_dropped(catalog: Catalog, namespace: str) -> None:
     identifier = (namespace, "v")
-    version = ViewVersion(
-        version_id=1,
-        schema_id=0,
-        timestamp_ms=1_700_000_000_000,
-        summary={"engine-name": "test"},
-        representations=[SQLViewRepresentation(type="sql", sql="SELECT 1 AS id", dialect="spark")],
-        default_namespace=[namespace],
+    version = ViewVersion.model_validate(
+        {
+            "version-id": 1,
+            "schema-id": 0,
+            "timestamp-ms": 1_700_000_000_000,
+            "summary": {"engine-name": "test"},
+            "representations": [{"type": "sql", "sql": "SELECT 1 AS id", "dialect": "spark"}],
+            "default-namespace": [namespace],
+        }
     )
     made = catalog.create_view(identifier, Schema(NestedField(1, "id", LongType())), version)
     assert made.metadata.current_version_id == 1
@@ -324,7 +325,7 @@ def test_a_writer_that_is_behind_is_refused_and_loses_nothing(catalog: Catalog, 
     catalog.create_table(identifier, SCHEMA, properties={"commit.retry.num-retries": "0"})
     stale, fresh = catalog.load_table(identifier), catalog.load_table(identifier)
     fresh.append(rows((1, "fresh")))
-    start = server.log.stat().st_size
+    start = log_end(server)
     with pytest.raises(CommitFailedException):
         stale.append(rows((2, "stale")))
     assert 409 in statuses(server, start)
@@ -336,15 +337,16 @@ def test_a_writer_that_is_behind_is_refused_and_loses_nothing(catalog: Catalog, 
 
 @pytest.mark.timeout(180)
 def test_concurrent_writers_lose_nothing(server: Server, namespace: str) -> None:
+    """They do get in each other's way: the server has refused some of it."""
     identifier = (namespace, "t")
+    start = log_end(server)
     catalog_at(server.url).create_table(identifier, SCHEMA)
     writers, each = 4, 5
     at_once = threading.Barrier(writers)
 
-    def write(writer: int) -> int:
+    def write(writer: int) -> None:
         catalog = catalog_at(server.url)
         at_once.wait()
-        conflicts = 0
         for number in range(each):
             row = rows((writer * 100 + number, str(writer)))
             while True:
@@ -352,16 +354,15 @@ def test_concurrent_writers_lose_nothing(server: Server, namespace: str) -> None
                     catalog.load_table(identifier).append(row)
                     break
                 except CommitFailedException:
-                    conflicts += 1
-        return conflicts
+                    continue  # after PyIceberg's own attempts
 
     with ThreadPoolExecutor(writers) as threads:
-        conflicts = sum(threads.map(write, range(writers)))
+        list(threads.map(write, range(writers)))
     expected = sorted(writer * 100 + number for writer in range(writers) for number in range(each))
     assert ids(catalog_at(server.url), identifier) == expected
     scanned = scan_live_tables(server.url)
     assert scanned.rows >= len(expected)
-    assert conflicts >= 0
+    assert 409 in statuses(server, start)
 
 
 @pytest.mark.timeout(180)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lakepact
-from lakepact.kernel import access, cells, decide, protocol, reader, recovery, resolve, staging
+from lakepact.kernel import access, cells, decide, overlay, protocol, reader, recovery, resolve, staging
 from tests.sim.__main__ import main
 from tests.sim.batch import run_batch, run_one
 from tests.sim.broken import PromiseBroken
@@ -36,7 +36,7 @@ def test_every_promise_holds_and_everything_rare_happens(part: int) -> None:
 
 def test_the_simulator_drives_the_production_modules() -> None:
     kernel = Path(lakepact.__file__).parent / "kernel"
-    for module in (access, cells, decide, protocol, reader, recovery, resolve, staging):
+    for module in (access, cells, decide, overlay, protocol, reader, recovery, resolve, staging):
         assert module.__file__ is not None
         assert Path(module.__file__).parent == kernel
     world = Run(0).world

@@ -11,15 +11,20 @@ read to its last row, with PyIceberg, over the files themselves.
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tests.support.server import Server
+
+# No proxy between a test and its own machine, whatever the environment says.
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ def scan_live_tables(url: str, warehouse: str = "main") -> Scanned:
 @contextmanager
 def scanned_after_refusals(server: Server, warehouse: str = "main") -> Iterator[list[Scanned]]:
     """Scan when the block ends, if the server has refused anything or failed meanwhile. Gives what was scanned."""
-    start = server.log.stat().st_size
+    start = log_end(server)
     scans: list[Scanned] = []
     yield scans
     if any(status == 409 or status >= 500 for status in statuses(server, start)):
@@ -63,15 +68,29 @@ def scanned_after_refusals(server: Server, warehouse: str = "main") -> Iterator[
 
 def statuses(server: Server, start: int = 0) -> list[int]:
     """The status of every request in the server's log from this position on."""
-    found = []
-    for line in server.log.read_bytes()[start:].splitlines():
-        if line.startswith(b"{") and b'"status":' in line:
-            found.append(int(json.loads(line)["status"]))
-    return found
+    return [int(request["status"]) for request in requests(server, start)]
+
+
+def requests(server: Server, start: int = 0) -> list[dict[str, Any]]:
+    """Every request in the server's log from this position on."""
+    end = log_end(server)
+    text = server.log.read_bytes()[start:end]
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith(b"{")]
+    return [line for line in lines if line.get("event") == "request"]
+
+
+def log_end(server: Server) -> int:
+    """Where the log ends. Every request that was answered until now is in it.
+
+    A line is written right after its answer is sent, and the client may be quicker. The server's one process writes it
+    before it answers anything else.
+    """
+    _OPENER.open(f"{server.url}/livez", timeout=30).close()
+    return server.log.stat().st_size
 
 
 def _read(table: Table, snapshot_id: int) -> int:
-    rows = table.scan(snapshot_id=snapshot_id).to_arrow().num_rows
+    rows: int = table.scan(snapshot_id=snapshot_id).to_arrow().num_rows
     snapshot = table.snapshot_by_id(snapshot_id)
     assert snapshot is not None
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}

@@ -18,6 +18,7 @@ from lakepact import __version__
 from lakepact.cli import app
 from lakepact.cli.output import EXIT_CODES, exit_code
 from lakepact.cli.serve import announcement
+from lakepact.client import Conflict, NotFound, Unavailable, Unknown
 from lakepact.errors import (
     Contended,
     FormatTooNew,
@@ -107,8 +108,8 @@ def test_every_command_explains_itself(path: str) -> None:
 
 def test_the_docs_list_every_exit_code(root: Path) -> None:
     text = (root / "docs" / "cli.md").read_text()
-    assert re.findall(r"^\| (\d) \|", text, re.MULTILINE) == ["0", "1", "2", "3", "4", "5"]
-    assert {code for _, code in EXIT_CODES} <= {2, 3, 4, 5}
+    assert re.findall(r"^\| (\d) \|", text, re.MULTILINE) == ["0", "1", "2", "3", "4", "5", "6"]
+    assert {code for _, code in EXIT_CODES} == {2, 3, 4, 5, 6}
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -123,9 +124,13 @@ def test_the_docs_list_every_exit_code(root: Path) -> None:
         (Contended(""), 3),
         (SnapshotTooOld(""), 3),
         (StoreUnavailable(""), 4),
-        (OutcomeUnknown("id", ""), 4),
+        (OutcomeUnknown("id", ""), 6),
         (FormatTooNew(""), 5),
-        (LakepactError(""), 4),
+        (LakepactError(""), 6),
+        (Conflict(""), 3),
+        (NotFound(""), 2),
+        (Unavailable(""), 4),
+        (Unknown("", "", None), 6),
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(error: LakepactError, code: int) -> None:
@@ -138,6 +143,11 @@ def test_each_kind_of_error_has_its_exit_code(error: LakepactError, code: int) -
         (["transactions", "show", "7"], "invalid-transaction-id"),
         (["recover", "--store", "carrier-pigeon://coop"], "invalid-setting"),
         (["store", "probe", "lakepact.db"], "invalid-setting"),
+        (["tx", "show", "7"], "invalid-transaction-id"),
+        (["tx", "begin", "--property", "loud"], "invalid-request"),
+        (["tx", "list", "--uri", "127.0.0.1"], "invalid-setting"),
+        (["tables", "show", "orders"], "invalid-request"),
+        (["namespaces", "create", "a..b"], "invalid-request"),
     ],
 )
 def test_an_error_is_its_type_and_message_without_a_traceback(arguments: list[str], type: str) -> None:
@@ -152,6 +162,14 @@ def test_an_error_is_a_document_if_json_was_asked_for() -> None:
     result = run("transactions", "show", "7", "--json")
     assert result.exit_code == 2
     assert json.loads(result.stderr)["error"]["type"] == "invalid-transaction-id"
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
+    assert result.exit_code == 4
+    assert "unavailable" in result.stderr
 
 
 def test_a_wrong_option_is_bad_input_too() -> None:

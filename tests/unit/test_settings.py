@@ -37,7 +37,7 @@ def test_the_docs_list_exactly_the_settings_there_are_with_their_defaults_and_me
 
 
 def _as_text(value: object) -> str:
-    if value in ({}, ""):
+    if value in ({}, "", None):
         return "none"
     if isinstance(value, bool):
         return str(value).lower()

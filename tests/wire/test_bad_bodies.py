@@ -196,7 +196,7 @@ async def test_a_body_with_one_part_left_out_is_never_a_server_error(wire: Wire)
 
 async def test_odd_snapshots_are_never_a_server_error_on_any_store(anywhere: Wire) -> None:
     await _furnished(anywhere)
-    odd = [
+    odd: list[Json] = [
         {"summary": {"operation": "append", "total-records": "not a number"}},
         {"summary": {"operation": "append", "x": "\u0000"}},
         {"summary": {}},

@@ -168,17 +168,15 @@ async def test_with_a_key_it_happens_once_and_no_5xx_is_ever_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
-        for number, send in enumerate(
-            (
-                lambda key: wire.commit([set_properties(a="b")], key=key),
-                lambda key: wire.post("/namespaces/db/tables", {"name": "n", "schema": SCHEMA}, key),
-                lambda key: wire.post("/namespaces", {"namespace": ["n"]}, key),
-                lambda key: wire.commit_all(
-                    change("t", [set_properties(c="d")]), change("u", [set_properties(c="d")]), key=key
-                ),
-                lambda key: wire.delete(table_path("n"), headers={"Idempotency-Key": key}),
-            )
-        ):
+        both = [change(name, [set_properties(c="d")]) for name in ("t", "u")]
+        requests: list[Callable[[str], Awaitable[Answer]]] = [
+            lambda key: wire.commit([set_properties(a="b")], key=key),
+            lambda key: wire.post("/namespaces/db/tables", {"name": "n", "schema": SCHEMA}, key),
+            lambda key: wire.post("/namespaces", {"namespace": ["n"]}, key),
+            lambda key: wire.commit_all(*both, key=key),
+            lambda key: wire.delete(table_path("n"), headers={"Idempotency-Key": key}),
+        ]
+        for number, send in enumerate(requests):
             key = new_key()
             store.faults = [fault]
             first = await send(key)

@@ -198,15 +198,14 @@ async def test_a_registered_file_is_held_to_the_same_rules(wire: Wire) -> None:
     await wire.commit(append(1))
     good = (await wire.post(f"{table_path()}/unregister")).json()["metadata"]
     await wire.table("other", location=f"{wire.root}/taken")
-    for number, bad in enumerate(
-        (
-            {"location": "file:///etc"},
-            {"location": f"{wire.root}/../x"},
-            {"location": f"{wire.root}/taken"},
-            {"properties": {"write.data.path": "/etc"}},
-            {"properties": {"Lakepact.x": "y"}},
-        )
-    ):
+    changed: list[Json] = [
+        {"location": "file:///etc"},
+        {"location": f"{wire.root}/../x"},
+        {"location": f"{wire.root}/taken"},
+        {"properties": {"write.data.path": "/etc"}},
+        {"properties": {"Lakepact.x": "y"}},
+    ]
+    for number, bad in enumerate(changed):
         location = f"{good['location']}/metadata/x{number}.metadata.json"
         wire.path_of(location).write_bytes(orjson.dumps({**good, **bad}))
         answer = await wire.post("/namespaces/db/register", {"name": "t", "metadata-location": location})

@@ -342,5 +342,5 @@ async def test_a_snapshot_of_the_same_id_with_other_files_is_not_taken_for_a_rep
     await wire.namespace()
     await wire.table()
     assert (await wire.commit(append(1))).status == 200
-    other = append(1, **{"manifest-list": "file:///nowhere/other.avro"})
-    assert (await wire.commit(other)).status in (400, 409)
+    elsewhere: Json = {"manifest-list": "file:///nowhere/other.avro"}
+    assert (await wire.commit(append(1, **elsewhere))).status in (400, 409)

@@ -80,7 +80,9 @@ async def test_pages_show_everything_once(anywhere: Wire) -> None:
     names = [f"n{number:02d}" for number in range(25)]
     for name in names:
         await anywhere.namespace(name)
-    found, token, pages = [], "", 0
+    found: list[str] = []
+    token: str | None = ""
+    pages = 0
     while token is not None:
         page = (await anywhere.get(f"/namespaces?pageSize=4&pageToken={segment(token)}")).json()
         assert len(page["namespaces"]) <= 4

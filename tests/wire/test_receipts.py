@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from lakepact.catalog import Catalog, CatalogSettings
 from lakepact.catalog.warehouse import Warehouse
@@ -88,10 +87,6 @@ async def test_there_is_one_receipt_for_every_change_of_every_kind(tmp_path: Pat
     assert len({one["event-id"] for one in receipts(wire)}) == 13
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="both have the same commit key, the digest of the location, and the first receipt stays",
-)
 async def test_registering_a_version_that_was_committed_here_before_leaves_a_receipt_too(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace()

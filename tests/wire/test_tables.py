@@ -322,7 +322,10 @@ async def test_add_partition_spec_is_another_word_for_add_spec(wire: Wire) -> No
     await wire.namespace()
     await wire.table()
     spec = {"spec-id": 1, "fields": [{"source-id": 1, "transform": "bucket[4]", "name": "b"}]}
-    updates = [{"action": "add-partition-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
+    updates: list[Json] = [
+        {"action": "add-partition-spec", "spec": spec},
+        {"action": "set-default-spec", "spec-id": -1},
+    ]
     metadata = (await wire.commit(updates)).json()["metadata"]
     assert metadata["default-spec-id"] == 1
 
@@ -654,7 +657,7 @@ async def test_a_view_is_not_overwritten_by_a_table(wire: Wire) -> None:
         b'{"format-version": "two"}',
         b'{"format-version": 99}',
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03garbage that is no deflate",
-        gzip.compress(b"{}")[:-4],
+        gzip.compress(b"{}", mtime=0)[:-4],
         b"\xff\xfe",
         b"[" * 900 + b"]" * 900,
         b'{"a":' * 300 + b"1" + b"}" * 300,
@@ -714,10 +717,10 @@ async def test_reports_are_welcome_also_for_tables_that_have_gone(wire: Wire) ->
 async def test_schemas_evolve_and_an_unchanged_schema_is_not_added_again(wire: Wire) -> None:
     await wire.namespace()
     await wire.table()
-    updates = [{"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1}]
+    updates: list[Json] = [{"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1}]
     wider = (await wire.commit(updates)).json()["metadata"]
     assert (wider["current-schema-id"], wider["last-column-id"]) == (1, 4)
-    back = [{"action": "add-schema", "schema": SCHEMA}, {"action": "set-current-schema", "schema-id": 0}]
+    back: list[Json] = [{"action": "add-schema", "schema": SCHEMA}, {"action": "set-current-schema", "schema-id": 0}]
     assert len((await wire.commit(back)).json()["metadata"]["schemas"]) == 2
 
 

@@ -7,9 +7,9 @@ import orjson
 from tests.wire.world import SCHEMA, VIEW_VERSION, WIDER, Json, Wire, set_properties, table_path, view_path
 
 
-def version(sql: str, dialect: str = "spark", **more: object) -> Json:
+def version(sql: str, dialect: str = "spark") -> Json:
     representations = [{"type": "sql", "sql": sql, "dialect": dialect}]
-    return {**VIEW_VERSION, "version-id": 2, "representations": representations, **more}
+    return {**VIEW_VERSION, "version-id": 2, "representations": representations}
 
 
 def replace(sql: str, dialect: str = "spark") -> list[Json]:
@@ -190,7 +190,7 @@ async def test_a_views_schema_evolves(wire: Wire) -> None:
     await wire.view()
     updates = [
         {"action": "add-schema", "schema": WIDER},
-        {"action": "add-view-version", "view-version": version("SELECT 4", **{"schema-id": -1})},
+        {"action": "add-view-version", "view-version": {**version("SELECT 4"), "schema-id": -1}},
         {"action": "set-current-view-version", "view-version-id": -1},
     ]
     metadata = (await wire.post(view_path(), {"updates": updates})).json()["metadata"]

@@ -10,6 +10,7 @@ names        from names to pointers
 listing      lists and pages
 namespaces, tables, views
              the plans
+edits        many tables staged together, by updates or as whole documents
 catalog      all of it for one warehouse
 idempotency  what makes two requests the same
 receipts     what a committed change leaves behind

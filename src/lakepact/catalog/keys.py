@@ -48,10 +48,12 @@ class Keys:
     def location(self, location: str) -> Key:
         return key_of(self._warehouse, "locations", hashlib.sha256(location.encode()).hexdigest())
 
-    def namespace_of_name(self, name: Key) -> Key:
-        """The namespace that a name's cell lies in."""
-        _, _, path, _ = segments_of(name)
-        return self.namespace([level.replace("~1", ".").replace("~0", "~") for level in path[1:].split(".")])
+    def parent(self, key: Key) -> Key | None:
+        """The cell of the namespace that a name or a namespace lies in. None: in none, or it is something else."""
+        _, family, *rest = segments_of(key)
+        if family not in ("names", "namespaces") or rest[0] == ".":
+            return None
+        return self.namespace(levels_of(rest[0]))
 
     def state(self, name: str) -> Key:
         return key_of(self._warehouse, "state", name)
@@ -70,6 +72,11 @@ CHANGEABLE: Final = frozenset({"namespaces", "tables", "views"})
 def family_of(key: Key) -> str:
     """Which of the families above a key belongs to."""
     return key.split("/", 2)[1]
+
+
+def levels_of(path: str) -> list[str]:
+    """The levels of a namespace, from the one segment that it is in a key."""
+    return [level.replace("~1", ".").replace("~0", "~") for level in path[1:].split(".")]
 
 
 def last_segment(key: Key) -> str:

@@ -87,7 +87,7 @@ class Namespaces:
         key = self._keys.namespace(namespace)
         [cell] = await draft.read(key)
         if cell.value is not None and cell.value.get(MARK) == mark:
-            draft.write(key, _without_mark(cell))
+            draft.write(key, without_mark(cell))
         return {}
 
     async def drop(self, draft: Draft, namespace: Sequence[str], mark: str | None) -> JsonObject:
@@ -116,7 +116,7 @@ class Namespaces:
         if cell.value is None:
             raise NoSuchNamespace.named(namespace)
         if MARK in cell.value:
-            draft.write(key, _without_mark(cell))
+            draft.write(key, without_mark(cell))
         else:
             draft.depend_on(key)
         properties: JsonObject = cell.value["properties"]
@@ -153,5 +153,6 @@ def check_namespace(namespace: Sequence[str]) -> None:
         raise BadRequest(f"a level of namespace {'.'.join(namespace)} is empty; leave no level out")
 
 
-def _without_mark(cell: Cell) -> JsonObject:
+def without_mark(cell: Cell) -> JsonObject:
+    """The namespace as it is when nobody means to drop it."""
     return {name: value for name, value in (cell.value or {}).items() if name != MARK}

@@ -6,7 +6,7 @@ a change is committed or staged.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -150,15 +150,7 @@ class Operations:
 
     async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
         """Many tables in one commit."""
-        if len(commits) > 1 and not self.parts.settings.multi_table:
-            raise Unsupported(
-                "multi-table transactions are switched off here (multi_table_transactions); send one table"
-            )
-        limit = self.parts.settings.max_tables
-        if len(commits) > limit:
-            raise BadRequest(f"the transaction names {len(commits)} tables; the limit is {limit} (max_tables)")
-        for commit in commits:
-            self._check_size(commit)
+        self._check_many(len(commits), commits)
         return await self._worker.perform(call, lambda draft: self._tables.commit_all(draft, commits))
 
     async def register_table(self, call: Call, identifier: Identifier, location: str, *, overwrite: bool) -> Done:
@@ -214,6 +206,17 @@ class Operations:
 
     async def view_after(self, done: Done) -> MetadataFile:
         return await _made_by(done, self.parts.files.view)
+
+    def _check_many(self, tables: int, commits: Iterable[Commit]) -> None:
+        if tables > 1 and not self.parts.settings.multi_table:
+            raise Unsupported(
+                "multi-table transactions are switched off here (multi_table_transactions); send one table"
+            )
+        limit = self.parts.settings.max_tables
+        if tables > limit:
+            raise BadRequest(f"the transaction names {tables} tables; the limit is {limit} (max_tables)")
+        for commit in commits:
+            self._check_size(commit)
 
     def _check_size(self, commit: Commit) -> None:
         limit = self.parts.settings.max_updates

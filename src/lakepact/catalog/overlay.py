@@ -15,25 +15,29 @@ from typing import Any, Final
 
 import orjson
 
+from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.operations import Operations, Parts
-from lakepact.catalog.pointers import Kind
-from lakepact.catalog.staged import StagedNote, with_note
+from lakepact.catalog.pointers import Change, Kind, Pointer
+from lakepact.catalog.staged import StagedNote, with_note, without_note
 from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
 from lakepact.iceberg import names as words
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
-from lakepact.iceberg.requests import Commit
+from lakepact.iceberg.requests import Commit, CreateTable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, CellPage, State, TransactionRecord, Value
 
 READ_ONLY: Final = "lakepact.read-only"
 """The property of a transaction that only reads."""
+
+WAREHOUSE: Final = "lakepact.warehouse"
+"""The property that says which warehouse a transaction belongs to."""
 
 GRACE_MS: Final = 600_000
 """For how long the reads of a committed transaction are still answered."""
@@ -50,6 +54,7 @@ class OverlayCells:
     def __init__(self, parts: Parts, transaction_id: TransactionId) -> None:
         self._parts = parts
         self._id = transaction_id
+        self._is_here = False
 
     async def read(self, *keys: Key) -> list[Cell]:
         found = await self.read_many(keys, note=True)
@@ -59,6 +64,7 @@ class OverlayCells:
 
     async def scan(self, prefix: str, after: str | None, limit: int) -> CellPage:
         # A listing is no dependency: engines list everything when a name is unknown.
+        await self._check_here()
         try:
             return await self._parts.store.scan_in(self._id, prefix, after, limit)
         except (WrongState, TransactionNotFound) as error:
@@ -66,12 +72,26 @@ class OverlayCells:
             return await self._parts.store.scan(prefix, after, limit)
 
     async def read_many(self, keys: Sequence[Key], *, note: bool) -> Mapping[Key, Cell]:
+        await self._check_here()
         try:
             return await self._parts.store.read_in(self._id, keys, note=note)
         except (WrongState, TransactionNotFound) as error:
+            record = await self._parts.store.lookup(self._id)
+            if note and record is not None and record.state in (State.OPEN, State.PREPARED):
+                # Sealed: nothing can depend on this read any more, but it can still be answered.
+                return await self.read_many(keys, note=False)
             written = await self._frozen(error)
             others = await self._parts.store.read([key for key in keys if key not in written])
             return {key: written[key] if key in written else others[key] for key in keys}
+
+    async def _check_here(self) -> None:
+        """A transaction is of one warehouse. Asked once: that never changes."""
+        if self._is_here:
+            return
+        record = await self._parts.store.lookup(self._id)
+        if record is None or not belongs_to(record, self._parts.warehouse.name):
+            raise closed(self._id, None)
+        self._is_here = True
 
     async def _frozen(self, error: Exception) -> dict[Key, Cell]:
         """What a transaction wrote that was committed a short while ago. For any other the error stands."""
@@ -97,11 +117,7 @@ class OverlayWorker:
         """Stage the change once, or say why not. Raises what a `Worker` raises; a refusal ends nothing."""
         parts = self._parts
         deadline = parts.clock.monotonic_s() + parts.settings.deadline_s
-        record = await parts.store.lookup(self._id)
-        if record is None or record.state is not State.OPEN:
-            raise closed(self._id, record)
-        if record.properties.get(READ_ONLY) == "true":
-            raise BadRequest(f"transaction {self._id} is read-only; begin one that is not")
+        await self.check_takes_changes()
         for attempt in range(_ATTEMPTS):
             if parts.clock.monotonic_s() > deadline:
                 break
@@ -122,6 +138,15 @@ class OverlayWorker:
         raise Contended(
             f"{call.operation}: other calls of transaction {self._id} kept coming in between; send it again"
         )
+
+    async def check_takes_changes(self) -> None:
+        record = await self._parts.store.lookup(self._id)
+        if record is None or not belongs_to(record, self._parts.warehouse.name):
+            raise closed(self._id, None)
+        if record.state is not State.OPEN:
+            raise closed(self._id, record)
+        if record.properties.get(READ_ONLY) == "true":
+            raise BadRequest(f"transaction {self._id} is read-only; begin one that is not")
 
     async def _earlier(self, call: Call, draft: Draft) -> Done | None:
         [cell] = await draft.read(self._answers_key(call))
@@ -162,7 +187,11 @@ class OverlayWorker:
         writes: dict[Key, Value | None] = {}
         for key, value in draft.writes.items():
             if value is not None and family_of(key) == "tables":
-                note = StagedNote.of(draft.seen[key], self._id).next(draft.commits.get(key))
+                before, pointer = StagedNote.of(draft.seen[key], self._id), Pointer.from_json(value)
+                if pointer.change is Change.REGISTER:
+                    note = before.registered(pointer.metadata_location)
+                else:
+                    note = before.next(draft.commits.get(key))
                 value = with_note(value, note)
             writes[key] = value
         return writes
@@ -178,7 +207,9 @@ class Overlay(Operations):
     def __init__(self, parts: Parts, transaction_id: TransactionId) -> None:
         self.id = transaction_id
         cells = OverlayCells(parts, transaction_id)
-        super().__init__(parts, cells, OverlayWorker(parts, transaction_id, cells))
+        worker = OverlayWorker(parts, transaction_id, cells)
+        self._check_takes_changes = worker.check_takes_changes
+        super().__init__(parts, cells, worker)
 
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))
@@ -186,29 +217,72 @@ class Overlay(Operations):
     async def table_after(self, done: Done) -> MetadataFile:
         return guarded(await super().table_after(done))
 
+    async def stage_table(self, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
+        # The client is about to write files for it, and had better know now.
+        await self._check_takes_changes()
+        return await super().stage_table(namespace, request)
+
     async def commit_table(self, call: Call, commit: Commit) -> Done:
         refuse_destruction([commit])
         try:
             return await super().commit_table(call, commit)
-        except ClosedTransaction:
-            return await self._already_in(commit)
+        except ClosedTransaction as error:
+            [found] = await self._already_in([commit], error)
+            return Done(self.id, {"metadata-location": found["metadata-location"]}, replayed=True)
 
     async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
         refuse_destruction(commits)
-        return await super().commit_tables(call, commits)
+        try:
+            return await super().commit_tables(call, commits)
+        except ClosedTransaction as error:
+            return Done(self.id, {"results": await self._already_in(commits, error)}, replayed=True)
 
-    async def _already_in(self, commit: Commit) -> Done:
-        """A statement whose answer was lost, sent again after the commit. Refusing it would cost live files."""
+    async def edit_tables(self, call: Call, edits: Sequence[TableEdit], digest: Digest) -> Done:
+        """Many tables, each by updates or by a whole document. Once in a transaction: see `edits`."""
+        commits = [edit.payload for edit in edits if isinstance(edit.payload, Commit)]
+        refuse_destruction(commits)
+        self._check_many(len(edits), commits)
+        plans = Edits(self.parts.keys, self._names, self._tables)
+        return await self._worker.perform(call, lambda draft: plans.stage(draft, edits, digest))
+
+    async def _already_in(self, commits: Sequence[Commit], error: ClosedTransaction) -> list[JsonObject]:
+        """Where the tables are, if these commits were staged before and only the answer was lost. Else the error.
+
+        Refusing them would make the client delete files that are live, or will be when the transaction is committed.
+        """
+        found = [await self._with_snapshots_of(commit) for commit in commits]
+        leave_traces = [bool(adds_snapshots(commit.updates)) for commit in commits]
+        if not any(leave_traces) or any(
+            trace and pointer is None for trace, pointer in zip(leave_traces, found, strict=True)
+        ):
+            raise error
+        return [
+            {
+                "identifier": {"namespace": list(pointer.identifier.namespace), "name": pointer.identifier.name},
+                "metadata-location": pointer.metadata_location,
+            }
+            for pointer in found
+            if pointer is not None
+        ]
+
+    async def _with_snapshots_of(self, commit: Commit) -> Pointer | None:
+        """The table of this commit, as the transaction has left it or as everybody sees it, if it shows the commit."""
         assert commit.identifier is not None
         if not adds_snapshots(commit.updates):
-            raise closed(self.id, await self.parts.store.lookup(self.id))
-        pointer = await self._names.find_kind(_Main(self.parts), commit.identifier, Kind.TABLE)
-        if pointer is None:
-            raise closed(self.id, await self.parts.store.lookup(self.id))
-        file = await self.parts.files.table(pointer.metadata_location)
-        if not has_snapshots(file.document, commit.updates):
-            raise closed(self.id, await self.parts.store.lookup(self.id))
-        return Done(self.id, {"metadata-location": pointer.metadata_location}, replayed=True)
+            return None
+        record = await self.parts.store.lookup(self.id)
+        pointers: list[Pointer | None] = []
+        if record is not None and record.state not in (State.ABORTED, State.FAILED):
+            writes = (await self.parts.store.contents(self.id)).writes
+            held = [one.value for one in writes if one.value is not None and family_of(one.key) == "tables"]
+            pointers += [Pointer.from_json(without_note(value)) for value in held]
+        pointers.append(await self._names.find_kind(_Main(self.parts), commit.identifier, Kind.TABLE))
+        for pointer in pointers:
+            if pointer is not None and pointer.identifier == commit.identifier:
+                file = await self.parts.files.table(pointer.metadata_location)
+                if has_snapshots(file.document, commit.updates):
+                    return pointer
+        return None
 
     # --- small documents of users ---
 
@@ -258,6 +332,16 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
         case State.OPEN:
             what = "is sealed for its commit and takes no more statements: commit or abort it"
     return ClosedTransaction(f"transaction {transaction_id} {what}. {again}")
+
+
+def belongs_to(record: TransactionRecord, warehouse: str) -> bool:
+    """A transaction stays in one warehouse: it says which, or its cells do."""
+    if WAREHOUSE in record.properties:
+        return record.properties[WAREHOUSE] == warehouse
+    # A refusal has written nothing, so its answer says where it was sent to.
+    if said := (record.answer or {}).get("warehouse"):
+        return bool(said == warehouse)
+    return all(write.key.startswith(f"{warehouse}/") for write in record.writes)
 
 
 def guarded(file: MetadataFile) -> MetadataFile:

@@ -7,8 +7,8 @@ from typing import Final
 
 from lakepact.catalog.errors import CommitFailed, NotFound
 from lakepact.catalog.operations import Parts
+from lakepact.catalog.overlay import belongs_to
 from lakepact.catalog.pointers import Pointer, shown
-from lakepact.catalog.transactions import belongs_to
 from lakepact.errors import TransactionError
 from lakepact.iceberg import names as words
 from lakepact.iceberg.metadata import current_snapshot_id, refs

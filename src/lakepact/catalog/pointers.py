@@ -19,7 +19,7 @@ _MOST_REFS: Final = 100
 """A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
 
 
-_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge"})
+_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "staged"})
 
 
 class Kind(StrEnum):
@@ -71,7 +71,7 @@ class Pointer:
 
     @classmethod
     def from_json(cls, value: Value) -> Self:
-        # Of a dropped table too, from the note that it left: that is its last pointer, and a little more.
+        # Of a dropped or a staged table too: that is its pointer, and a little more.
         fields: dict[str, Any] = {name: field for name, field in value.items() if name not in _OF_A_NOTE}
         return cls(
             kind=Kind(fields.pop("kind")),

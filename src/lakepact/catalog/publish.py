@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, NoSuchNamespace, Refusal, refusal_of
-from lakepact.catalog.keys import family_of
-from lakepact.catalog.namespaces import MARK, children_of
+from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
+from lakepact.catalog.keys import family_of, levels_of
+from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
@@ -48,6 +48,7 @@ from lakepact.kernel.model import (
 )
 
 _ATTEMPTS: Final = 32
+_POINTERS: Final = ("tables", "views")
 
 Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
 Decide: TypeAlias = Callable[[Transaction], Awaitable[CommitResult | PrepareResult]]
@@ -89,6 +90,13 @@ class Publisher:
             )
         return await self._record(call)
 
+    async def refuse(self, call: Call, refusal: Refusal) -> None:
+        """End an open transaction with this refusal as its answer, whoever asks from now on."""
+        record = await self._record(call)
+        self._parts.watch.refused()
+        answer = {"operation": call.operation, "error": refusal.to_json()}
+        await self._parts.store.fail(record.id, record.request_hash, answer)
+
     async def _record(self, call: Call) -> TransactionRecord:
         record = await self._parts.store.lookup(call.transaction_id)
         if record is None or record.state is State.ABORTED:
@@ -120,9 +128,18 @@ class Publisher:
             self._parts.watch.retried()
             cells = await self._parts.store.read([one.key for one in outcome.moved])
             if not all(_can_follow(sealed, key, isolation) for key in cells):
-                return await self._fail(call, sealed, _conflict(sealed, outcome.moved, cells))
+                return await self._fail(call, sealed, _conflict(sealed, outcome.moved, await self._last_known(cells)))
             moved.update(cells)
         raise Contended(f"transaction {call.transaction_id}: others kept changing its tables; commit it again")
+
+    async def _last_known(self, cells: Mapping[Key, Cell]) -> dict[Key, Value | None]:
+        """What these cells hold, and of those that were dropped what they have left behind."""
+        notes = {key: self._parts.keys.dropped(segments_of(key)[-1]) for key in cells if family_of(key) in _POINTERS}
+        left = await self._parts.store.read([notes[key] for key in notes if cells[key].value is None])
+        return {
+            key: cell.value if cell.value is not None or key not in notes else left[notes[key]].value
+            for key, cell in cells.items()
+        }
 
     async def _settled(self, call: Call, transaction: Transaction, decide: Decide) -> Done:
         draft = Draft(self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms())
@@ -165,10 +182,10 @@ class Publisher:
         never_were = {
             segments_of(write.key)[-1]
             for write in sealed.writes
-            if family_of(write.key) == "tables" and write.revision == 0 and write.value is None
+            if family_of(write.key) in _POINTERS and write.revision == 0 and write.value is None
         }
         kept = [write for write in sealed.writes if not _is_passing(write, never_were)]
-        draft.now_ms = await self._common_time(draft.now_ms, kept)
+        draft.now_ms = await self._common_time(draft.now_ms, kept, moved)
         writes = {write.key: await self._write(draft, write, moved.get(write.key)) for write in kept}
         reads = {read.key: read.revision for read in sealed.reads if family_of(read.key) != "answers"}
         await self._secure_namespaces(sealed, writes, reads)
@@ -185,13 +202,16 @@ class Publisher:
         answer = {"operation": call.operation, "result": {"results": results_of(plan.writes)}, "source": call.source}
         return Transaction(plan.id, plan.request_hash, plan.writes, plan.reads, answer, plan.sealed)
 
-    async def _common_time(self, now_ms: int, writes: Iterable[Write]) -> int:
+    async def _common_time(self, now_ms: int, writes: Iterable[Write], moved: Mapping[Key, Cell]) -> int:
         """No table may become older than it was."""
         times = [now_ms]
         for write in writes:
-            if (note := _note_of(write)) is not None and note.base_location is not None:
-                base = await self._parts.files.table(note.base_location)
-                times.append(base.document["last-updated-ms"])
+            if (note := _note_of(write)) is None:
+                continue
+            newer = Pointer.of(moved[write.key]) if write.key in moved else None
+            location = newer.metadata_location if newer is not None else note.base_location
+            if location is not None:
+                times.append((await self._parts.files.table(location)).document["last-updated-ms"])
         return max(times)
 
     async def _write(self, draft: Draft, write: Write, current: Cell | None) -> Write:
@@ -205,7 +225,7 @@ class Publisher:
         if current is not None:
             pointer, metadata, base_location = await self._done_again(draft, note, current, pointer)
         elif pointer.metadata_location == note.base_location:
-            # Renamed, and nothing else.
+            # Renamed or registered, and nothing else.
             return Write(write.key, revision, pointer.to_json())
         else:
             metadata = (await self._parts.files.table(pointer.metadata_location)).document
@@ -239,24 +259,29 @@ class Publisher:
     async def _secure_namespaces(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
         """What is created needs its namespace to stay; what is dropped must have nothing left in it."""
         for key, write in list(writes.items()):
-            if family_of(key) == "names" and write.value is not None:
-                await self._stay(self._parts.keys.namespace_of_name(key), writes, reads)
+            parent = self._parts.keys.parent(key) if write.value is not None else None
+            if parent is not None:
+                await self._stay(parent, writes, reads)
             elif family_of(key) == "namespaces" and write.value is None and write.revision > 0:
                 writes[key] = await self._marked(sealed, write, writes)
 
-    async def _stay(self, namespace: Key, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
+    async def _stay(self, namespace: Key, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
         if namespace in writes or namespace in reads:
             return
         # Under snapshot isolation reads are no dependencies; this one must be.
         cell = (await self._parts.store.read([namespace]))[namespace]
-        if cell.value is None or MARK in cell.value:
-            raise NoSuchNamespace(f"Namespace does not exist: {segments_of(namespace)[-1]} (it was dropped meanwhile)")
-        reads[namespace] = cell.revision
+        if cell.value is None:
+            raise CommitFailed(f"namespace {segments_of(namespace)[-1]} was dropped meanwhile")
+        if MARK in cell.value:
+            # Somebody means to drop it. Whoever creates in it takes the mark away, and so sends them back to looking.
+            writes[namespace] = Write(namespace, cell.revision, without_mark(cell))
+        else:
+            reads[namespace] = cell.revision
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
         cell = (await self._parts.store.read([write.key]))[write.key]
         if cell.value is None:
-            raise NoSuchNamespace(f"Namespace does not exist: {segments_of(write.key)[-1]} (it was dropped meanwhile)")
+            raise CommitFailed(f"namespace {segments_of(write.key)[-1]} was dropped meanwhile")
         namespace = tuple(cell.value["namespace"])
         expected = write.revision
         if cell.value.get(MARK) != sealed.id:
@@ -282,7 +307,7 @@ def results_of(writes: Iterable[Write]) -> list[JsonObject]:
             "metadata-location": write.value["metadata-location"],
         }
         for write in writes
-        if write.value is not None and family_of(write.key) in ("tables", "views")
+        if write.value is not None and family_of(write.key) in _POINTERS
     ]
 
 
@@ -307,31 +332,40 @@ def _can_follow(sealed: Transaction, key: Key, isolation: Isolation) -> bool:
     A serializable transaction that also adds data may have computed it from what has moved: then it cannot.
     """
     notes = {write.key: note for write in sealed.writes if (note := _note_of(write)) is not None}
+    if isolation is Isolation.SERIALIZABLE and any(family_of(write.key) == "state" for write in sealed.writes):
+        return False
     looked_at = notes.values() if isolation is Isolation.SERIALIZABLE else [notes[key]] if key in notes else []
     return key in notes and all(note.commits for note in looked_at)
 
 
-def _conflict(sealed: Transaction, moved: Sequence[Moved], cells: Mapping[Key, Cell]) -> CommitFailed:
+def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, Value | None]) -> CommitFailed:
     """The refusal of a transaction whose cells have moved. It names them."""
     values: dict[Key, Value | None] = {write.key: write.value for write in sealed.writes}
-    named = []
-    for one in moved:
-        found = cells.get(one.key)
-        value = (found.value if found is not None else None) or values.get(one.key) or {}
-        named.append(
-            {
-                "cell": one.key,
-                **({"identifier": {"namespace": value["namespace"], "name": value["name"]}} if "name" in value else {}),
-                "access": "write" if one.key in values else "read",
-                "expected": one.expected,
-                "actual": one.actual,
-            }
-        )
-    tables = ", ".join(_shown(one) for one in named)
+    named = [
+        {
+            "cell": one.key,
+            **_identified(one.key, found.get(one.key) or values.get(one.key) or {}),
+            "access": "write" if one.key in values else "read",
+            "expected": one.expected,
+            "actual": one.actual,
+        }
+        for one in moved
+    ]
+    tables = ", ".join(dict.fromkeys(_shown(one) for one in named))
     return CommitFailed(
         f"Transaction failed: {tables} changed since {sealed.id} read it. Nothing was applied; run it again",
         {"conflicts": named},
     )
+
+
+def _identified(key: Key, value: Value) -> JsonObject:
+    """The table or view that a cell is about."""
+    if family_of(key) == "names":
+        _, _, path, name = segments_of(key)
+        return {"identifier": {"namespace": levels_of(path), "name": name}}
+    if family_of(key) in _POINTERS and "name" in value:
+        return {"identifier": {"namespace": value["namespace"], "name": value["name"]}}
+    return {}
 
 
 def _shown(conflict: Mapping[str, Any]) -> str:

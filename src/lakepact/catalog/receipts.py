@@ -53,8 +53,13 @@ class CommittedChange:
         return self.pointer is not None and self.change in (Change.CREATE, Change.COMMIT, Change.REGISTER)
 
     @property
+    def made_its_metadata(self) -> bool:
+        """Whether the metadata file came to be with this change. A registered one may have been committed before."""
+        return self.has_new_metadata and self.change is not Change.REGISTER
+
+    @property
     def commit_key(self) -> str:
-        if self.has_new_metadata and self.pointer is not None:
+        if self.made_its_metadata and self.pointer is not None:
             return commit_key(self.pointer.metadata_location)
         return commit_key(f"cell:{self.id}:{self.revision}")
 
@@ -97,7 +102,7 @@ def receipt_of(
     """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one."""
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
-    committed_ms = _committed_ms(metadata, transaction_id)
+    committed_ms = _committed_ms(metadata if change.made_its_metadata else None, transaction_id)
     document: JsonObject = {
         "format": FORMAT,
         "event-id": str(uuid.uuid5(uuid.UUID(transaction_id), key)),

@@ -27,7 +27,10 @@ _MOST_BYTES: Final = 32_768
 @dataclass(frozen=True, slots=True)
 class StagedNote:
     base_location: str | None
-    """The metadata the table had outside when the transaction first changed it; None if it was not there."""
+    """The metadata the table had outside when the transaction first changed it; None if it was not there.
+
+    If the transaction has registered the table, it is what was registered: that file is part of its history.
+    """
 
     commits: tuple[Commit, ...] | None
     """All that was asked of it, if it can be done again on a newer version: metadata only, and not too much."""
@@ -42,6 +45,10 @@ class StagedNote:
             return cls.from_json(cell.value[STAGED])
         pointer = Pointer.of(cell)
         return cls(pointer.metadata_location if pointer is not None else None, (), 0)
+
+    def registered(self, location: str) -> StagedNote:
+        """After the table was registered, whatever was there before."""
+        return StagedNote(location, None, self.steps + 1)
 
     def next(self, commits: Sequence[Commit] | None) -> StagedNote:
         """After one more step; None if the step was something else than commits."""

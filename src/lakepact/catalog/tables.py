@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid as uuids
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+
+import orjson
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
 from lakepact.catalog.files import MetadataFiles, parsed
@@ -20,7 +23,7 @@ from lakepact.catalog.work import Draft
 from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
 from lakepact.iceberg import names as words
 from lakepact.iceberg.draft import Context
-from lakepact.iceberg.errors import InvalidMetadata, StaleUpdate
+from lakepact.iceberg.errors import InvalidMetadata, InvalidUpdate, StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.finish import Applied
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
@@ -29,6 +32,7 @@ from lakepact.iceberg.metadata import create_metadata
 from lakepact.iceberg.parse import Requirement, Update
 from lakepact.iceberg.requests import Commit, CreateTable, Identifier
 from lakepact.iceberg.requirements import Failure, check_all, is_creation
+from lakepact.iceberg.successor import check_successor
 from lakepact.iceberg.updates import apply
 from lakepact.iceberg.validate import check_table_metadata
 
@@ -285,6 +289,49 @@ class Tables:
         if _deletes_old_metadata(metadata):
             draft.dropped_files.extend(applied.dropped_files)
         return Pointer.to(Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+
+    # --- whole documents ---
+
+    async def replace(
+        self, draft: Draft, pointer: Pointer, *, text: bytes | None = None, location: str | None = None
+    ) -> str:
+        """The next version of a table as a whole document: these bytes, or a file that is there. Where it is."""
+        what = location or "the metadata document"
+        try:
+            raw = text if text is not None else await self._files.raw(what)
+            metadata = check_table_metadata(parsed(what, raw))
+            base = (await self._files.table(pointer.metadata_location)).document
+            check_successor(base, metadata)
+        except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
+            raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
+        if location == pointer.metadata_location:
+            return location
+        log = metadata.get("metadata-log") or []
+        if (
+            log != (base.get("metadata-log") or [])
+            and log[-1:] != []
+            and log[-1]["metadata-file"] != (pointer.metadata_location)
+        ):
+            raise CommitFailed(
+                f"{what} follows {log[-1]['metadata-file']}, and the table is at {pointer.metadata_location}. Refresh "
+                f"and try again"
+            )
+        self._warehouse.check_metadata(metadata)
+        old, new = base.get("properties") or {}, metadata.get("properties") or {}
+        check_properties([name for name in {*old, *new} if old.get(name) != new.get(name)])
+        if location is None:
+            # Named by its content: whoever hands it in again finds it there.
+            digest = hashlib.sha256(orjson.dumps(metadata)).hexdigest()
+            location = next_metadata_location(metadata, pointer.metadata_location, digest)
+            draft.put(location, metadata)
+        following = Pointer.to(
+            Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location
+        )
+        if following.location != pointer.location:
+            await self._claim_location(draft, following)
+            await self._release_location(draft, pointer)
+        draft.write(self._keys.table(pointer.id), following.to_json())
+        return location
 
     # --- registering ---
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from lakepact.catalog.errors import BadRequest
+from lakepact.catalog.edits import Digest, TableEdit, guard_id, other_changes
+from lakepact.catalog.errors import BadRequest, CommitFailed
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlay import READ_ONLY, Overlay, closed
+from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import TransactionNotFound, WrongState
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
-WAREHOUSE: Final = "lakepact.warehouse"
-"""The property that says which warehouse a transaction belongs to."""
-
 _MOST_OVERLAYS: Final = 10_000
+_ATTEMPTS: Final = 3
 
 
 class Transactions:
@@ -102,6 +101,56 @@ class Transactions:
         await self._check_here(call.transaction_id)
         return await self._publisher.prepare(call)
 
+    async def prepare_edits(
+        self, call: Call, edits: Sequence[TableEdit], digest: Digest, *, key: TransactionId | None = None
+    ) -> TransactionRecord:
+        """Stage these changes and prepare the transaction, once: the same ones again find it as it is by then.
+
+        `digest` tells one list of changes from another. Under a `key` a refusal of the changes is kept. Changes that
+        conflict with what is there end the transaction, as a conflict at the commit does; any other refusal leaves it
+        open.
+        """
+        for attempt in range(_ATTEMPTS):
+            record = await self.load(call.transaction_id)
+            if record is None or record.state is State.ABORTED:
+                raise closed(call.transaction_id, record)
+            guard = await self._parts.store.lookup(guard_id(record.id))
+            if guard is not None and guard.request_hash != digest:
+                raise other_changes(record.id)
+            if record.state is State.OPEN:
+                try:
+                    await self._stage_edits(call, edits, digest, key)
+                except ClosedTransaction:
+                    # The same request, sent twice, may have come this far meanwhile. Then this one follows it.
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    continue
+            elif guard is None:
+                raise closed(record.id, record)
+            elif record.state.final:
+                return record
+            break
+        return await self._publisher.prepare(call)
+
+    async def _stage_edits(
+        self, call: Call, edits: Sequence[TableEdit], digest: Digest, key: TransactionId | None
+    ) -> None:
+        staging = Call(
+            key or self._parts.new_id(), call.operation, key is not None, digest, call.source, call.warehouse
+        )
+        try:
+            await self.overlay(call.transaction_id).edit_tables(staging, edits, digest)
+        except CommitFailed as refusal:
+            await self._remember(call, digest)
+            await self._publisher.refuse(call, refusal)
+            raise
+        # Before anything of it is held: from then on the transaction knows nothing of the digest.
+        await self._remember(call, digest)
+
+    async def _remember(self, call: Call, digest: Digest) -> None:
+        answer = {"operation": call.operation, "warehouse": call.warehouse, "result": {"of": call.transaction_id}}
+        await self._parts.store.commit(Transaction(guard_id(call.transaction_id), digest, answer=answer))
+
     async def commit(self, call: Call) -> Done:
         await self._check_here(call.transaction_id)
         return await self._publisher.commit(call)
@@ -109,10 +158,3 @@ class Transactions:
     async def _check_here(self, transaction_id: TransactionId) -> None:
         if await self.load(transaction_id) is None:
             raise closed(transaction_id, None)
-
-
-def belongs_to(record: TransactionRecord, warehouse: str) -> bool:
-    """A transaction stays in one warehouse: it says which, or its cells do."""
-    if WAREHOUSE in record.properties:
-        return record.properties[WAREHOUSE] == warehouse
-    return all(write.key.startswith(f"{warehouse}/") for write in record.writes)

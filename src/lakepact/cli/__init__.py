@@ -5,9 +5,12 @@ options.py       options that several commands share
 output.py        text for people, `--json` for programs, and the exit codes
 configuration.py config show
 demo.py          demo
+namespaces.py    namespaces list, create, drop
 serve.py         serve
 store.py         store probe
-transactions.py  transactions list, transactions show
+tables.py        tables list, show, drop, rename, register
+transactions.py  transactions list, transactions show: the records of a store
+tx.py            tx begin, show, list, commit, abort: transactions of a server
 upkeep.py        recover, collect
 """
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from lakepact import __version__
-from lakepact.cli import configuration, demo, serve, store, transactions, upkeep
+from lakepact.cli import configuration, demo, namespaces, serve, store, tables, transactions, tx, upkeep
 from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
 from lakepact.errors import LakepactError
@@ -36,19 +36,40 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="What this process is set to.", no_args_is_help=True)
 store_app = typer.Typer(help="The place where cells and records are kept.", no_args_is_help=True)
-transactions_app = typer.Typer(help="What was asked, and what became of it.", no_args_is_help=True)
+transactions_app = typer.Typer(
+    help="What was asked, and what became of it: the records of a store.", no_args_is_help=True
+)
+tx_app = typer.Typer(help="Transactions over many statements, of a server.", no_args_is_help=True)
+namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
+tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
 app.command("recover")(upkeep.recover)
 app.command("serve")(serve.serve)
+namespaces_app.command("create")(namespaces.create)
+namespaces_app.command("drop")(namespaces.drop)
+namespaces_app.command("list")(namespaces.list_)
+tables_app.command("drop")(tables.drop)
+tables_app.command("list")(tables.list_)
+tables_app.command("register")(tables.register)
+tables_app.command("rename")(tables.rename)
+tables_app.command("show")(tables.show)
+tx_app.command("abort")(tx.abort)
+tx_app.command("begin")(tx.begin)
+tx_app.command("commit")(tx.commit)
+tx_app.command("list")(tx.list_)
+tx_app.command("show")(tx.show)
 config_app.command("show")(configuration.show)
 store_app.command("probe")(store.probe)
 transactions_app.command("list")(transactions.list_)
 transactions_app.command("show")(transactions.show)
 app.add_typer(config_app, name="config")
+app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")
+app.add_typer(tables_app, name="tables")
 app.add_typer(transactions_app, name="transactions")
+app.add_typer(tx_app, name="tx")
 
 
 def _print_version(asked: bool) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
+from lakepact.client import Identifier, Lake, Name, Retry, Transaction, connect
+from lakepact.client.lake import TOKEN_VARIABLE, URI_VARIABLE
+from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
 from lakepact.settings import Settings
 from lakepact.stores import open_store
@@ -15,6 +19,9 @@ from lakepact.stores import open_store
 T = TypeVar("T")
 
 JSON_ASKED_FOR = "lakepact.json"
+
+_RETRY: Final = Retry(attempts=5, deadline_s=20.0)
+"""Somebody waits at the terminal."""
 
 
 def _remember(context: typer.Context, value: bool) -> bool:
@@ -35,6 +42,59 @@ StoreUrl: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[
     int, typer.Option("--limit", min=1, help="How many transactions one pass or page may touch.")
 ]
+
+Uri: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--uri", metavar="URL", envvar=URI_VARIABLE, help="Where the server is. Default: http://127.0.0.1:8181."
+    ),
+]
+
+WarehouseName: TypeAlias = Annotated[
+    str | None, typer.Option("--warehouse", metavar="NAME", help="One of the server's. Without it: its default one.")
+]
+
+Token: TypeAlias = Annotated[
+    str | None, typer.Option("--token", envvar=TOKEN_VARIABLE, show_envvar=True, help="A bearer token.")
+]
+
+InTransaction: TypeAlias = Annotated[
+    str | None, typer.Option("--transaction", metavar="ID", help="Work inside this open transaction.")
+]
+
+
+def connected(uri: str | None, warehouse: str | None, token: str | None) -> Lake:
+    """The server that the options name."""
+    try:
+        return connect(uri, warehouse, token, retry=_RETRY)
+    except ValueError as error:
+        raise InvalidSetting(str(error)) from None
+
+
+def inside(lake: Lake, transaction_id: str | None) -> Lake | Transaction:
+    """The catalog itself, or as it is inside the transaction. One command is too short to need renewal."""
+    if transaction_id is None:
+        return lake
+    return lake.join(parse_transaction_id(transaction_id)).begin(renew=False)
+
+
+def written(read: Callable[[Name], Identifier], name: str) -> Identifier:
+    """A name as it was written on the command line."""
+    try:
+        return read(name)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    """`--property name=value`, any number of times."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{option} {text!r} is not name=value")
+        found[name] = value
+    return found
 
 
 def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]]) -> T:

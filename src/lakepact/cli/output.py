@@ -6,8 +6,9 @@ An error prints its type and its message, never a traceback, and ends the proces
     1  done, and the result is bad (`demo` found a promise broken)
     2  the request is wrong, or this cannot be done here; nothing was written
     3  somebody else is in the way; try again
-    4  the store did not answer, or did not say what happened; look it up or try again
+    4  nobody answered; nothing was written by this command, try again
     5  stored state contradicts itself; a person must look
+    6  it is not known whether it happened; look it up
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lakepact.client import Conflict, Refused, Unavailable, Unknown
 from lakepact.errors import (
     Contended,
     Damaged,
@@ -37,14 +39,18 @@ from lakepact.errors import (
 
 EXIT_CODES: Final[Sequence[tuple[type[LakepactError], int]]] = (
     (SnapshotTooOld, 3),
+    (Conflict, 3),
+    (Refused, 2),
+    (Unavailable, 4),
+    (Unknown, 6),
     (InvalidRequest, 2),
     (TransactionError, 2),
     (StoreUnsuitable, 2),
     (Contended, 3),
     (StoreUnavailable, 4),
-    (OutcomeUnknown, 4),
+    (OutcomeUnknown, 6),
     (Damaged, 5),
-    (LakepactError, 4),
+    (LakepactError, 6),
 )
 """The first match counts. An error of no known kind says nothing about what happened, so it counts as unknown."""
 

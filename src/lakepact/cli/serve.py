@@ -6,7 +6,7 @@ import typer
 
 from lakepact import __version__
 from lakepact.cli.options import StoreUrl
-from lakepact.server.run import bind, serve_all, url_of
+from lakepact.server.run import bind, reserve, serve_all, url_of
 from lakepact.settings import Settings, without_password
 
 
@@ -14,6 +14,10 @@ def serve(
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65_535, help="The port; 0 is any free one. Default: 8181.")
+    ] = None,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option("--grpc-port", min=0, max=65_535, help="The port for gRPC; 0 is any free one. Default: no gRPC."),
     ] = None,
     store: StoreUrl = None,
     warehouse: Annotated[
@@ -43,6 +47,7 @@ def serve(
     settings = Settings.load(
         host=host,
         port=port,
+        grpc_port=grpc_port,
         store=store,
         warehouse=warehouse,
         data=data,
@@ -52,7 +57,12 @@ def serve(
     )
     bound = bind(settings.host, settings.port)
     url = url_of(bound, settings.base_path)
-    serve_all(settings, bound, ready=lambda: _announce(settings, url))
+    if settings.grpc_port is None:
+        serve_all(settings, bound, ready=lambda: _announce(settings, url))
+        return
+    with reserve(settings.host, settings.grpc_port) as held:
+        found = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
+        serve_all(found, bound, ready=lambda: _announce(found, url))
 
 
 def _announce(settings: Settings, url: str) -> None:
@@ -77,8 +87,10 @@ def announcement(settings: Settings, url: str) -> list[str]:
         'duckdb -cmd "INSTALL iceberg; LOAD iceberg; '
         f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')\""
     )
+    grpc = [] if settings.grpc_port is None else [f"gRPC listens on {settings.host}:{settings.grpc_port}"]
     return [
         f"Lakepact {__version__} listens on {url}",
+        *grpc,
         f"Store {without_password(settings.store)}, "
         + ", ".join(f"warehouse {name} at {without_password(place.url)}" for name, place in settings.places().items()),
         "Try it:",

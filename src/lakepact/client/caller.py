@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from lakepact.client.errors import Refused, Unavailable, Unknown, refused
+from lakepact.client.errors import Forbidden, Refused, Unauthorized, Unavailable, Unknown, refused
 from lakepact.client.http import Answer, Lost, NotSent, Transport
 from lakepact.client.machine import Machine, Retry, new_id
 
@@ -139,7 +139,13 @@ class Caller:
         heard, failures, attempt = False, 0, 0
         while True:
             attempt += 1
-            answer = once()
+            try:
+                answer = once()
+            except (Unauthorized, Forbidden) as error:
+                # Said before anybody looked at the request, so it says nothing about an earlier attempt.
+                if not heard:
+                    raise
+                return None, _Missed(str(error), heard)
             if isinstance(answer, Answer):
                 return answer, _Missed("", heard)
             heard, failures = heard or answer.heard, failures + answer.failure

@@ -136,8 +136,8 @@ class Unknown(LakepactError):
             else f"ask with lake.transactions.get({transaction_id!r}) or `lakepact tx show {transaction_id}`"
         )
         super().__init__(
-            f"{what}: it is not known whether it happened ({reason}). Delete nothing and do not repeat it under another "
-            f"id; {settle}"
+            f"{what}: it is not known whether it happened ({reason}). Delete nothing and do not repeat it under "
+            f"another id; {settle}"
         )
         self.transaction_id = transaction_id
 

@@ -68,4 +68,4 @@ class Retry:
     def pause_s(self, attempt: int, chance: float) -> float:
         """Before the attempt after this one (counted from 1). Random from nothing to twice as long each time, so that
         clients that were refused together do not come back together."""
-        return chance * min(self.longest_pause_s, self.first_pause_s * 2 ** min(attempt, 30))
+        return chance * min(self.longest_pause_s, self.first_pause_s * (1 << min(attempt, 30)))

@@ -18,7 +18,7 @@ UNIT_SEPARATOR: Final = "%1F"
 def namespace_name(name: Name) -> Identifier:
     """The levels of a namespace. Raises `ValueError` for a name with an empty level."""
     levels = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
-    if not levels or not all(isinstance(level, str) and level for level in levels):
+    if not levels or not all(levels):
         raise ValueError(f"{name!r} is not a name: write 'sales.eu', or ('sales', 'eu') if a level has a dot in it")
     return levels
 

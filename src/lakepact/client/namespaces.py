@@ -16,12 +16,12 @@ class Namespaces:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def list(self, parent: Name | None = None) -> list[Identifier]:
+    def list(self, parent: Name | None = None) -> tuple[Identifier, ...]:
         """The namespaces directly below `parent`, or at the top."""
         # The separator of levels is a control character, which goes into a query as it goes into a path.
         query = {} if parent is None else {"parent": "\x1f".join(namespace_name(parent))}
         answer = self._caller.read(_ALL, query=query).json()
-        return [tuple(levels) for levels in answer["namespaces"]]
+        return tuple(tuple(levels) for levels in answer["namespaces"])
 
     def create(self, name: Name, properties: Mapping[str, str] | None = None, *, exist_ok: bool = False) -> None:
         """Create a namespace. With `exist_ok` one that is there already is left as it is."""

@@ -87,10 +87,10 @@ class Tables:
         self._caller = caller
         self._properties = dict(properties or {})
 
-    def list(self, namespace: Name) -> list[Identifier]:
+    def list(self, namespace: Name) -> tuple[Identifier, ...]:
         """The tables of a namespace. Raises `NotFound` if there is no such namespace."""
         answer = self._caller.read(_tables(namespace_name(namespace))).json()
-        return [identifier_of(one) for one in answer["identifiers"]]
+        return tuple(identifier_of(one) for one in answer["identifiers"])
 
     def load(self, name: Name) -> LoadedTable:
         """The table as it is now. Raises `NotFound`."""

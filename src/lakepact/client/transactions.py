@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
+import orjson
+
 from lakepact.client.caller import Caller
 from lakepact.client.errors import BadRequest, Conflict, NotFound, Refused, TransactionClosed, Unavailable, refused
 from lakepact.client.http import Answer
@@ -110,7 +112,11 @@ class Wish:
     def to_json(self) -> dict[str, Any]:
         # What only reads is never in anybody's way: as of one instant it is right whatever has moved since.
         isolation = self.isolation or ("snapshot" if self.read_only else "serializable")
-        body: dict[str, Any] = {"isolation": isolation, "properties": dict(self.properties), "read-only": self.read_only}
+        body: dict[str, Any] = {
+            "isolation": isolation,
+            "properties": dict(self.properties),
+            "read-only": self.read_only,
+        }
         return body if self.ttl_s is None else {**body, "ttl-seconds": self.ttl_s}
 
 
@@ -135,7 +141,7 @@ class Transactions:
         """The transaction as it stands. This settles an unknown outcome. Raises `NotFound`."""
         return TransactionInfo.from_json(self._caller.read(_one(transaction_id)).json())
 
-    def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> list[TransactionInfo]:
+    def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> tuple[TransactionInfo, ...]:
         """Transactions in these states (all if none is named), oldest first."""
         asked = [states] if isinstance(states, str) else list(states)
         query = {"pageSize": str(min(limit, _PAGE)), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
@@ -146,7 +152,7 @@ class Transactions:
             if not page.get("next-page-token"):
                 break
             query["pageToken"] = page["next-page-token"]
-        return found[:limit]
+        return tuple(found[:limit])
 
     def commit(self, transaction_id: str, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make all of it visible at one instant. `source` goes into the receipts of its tables.
@@ -196,8 +202,7 @@ class Transactions:
         except Refused:
             # It was begun, so it cannot be missing: whatever this answer means, it is no outcome.
             return None
-        document = answer.json()
-        info = TransactionInfo.from_json(document)
+        info = TransactionInfo.from_json(answer.json())
         match info.state:
             case "committed":
                 return Answer(200, _result(answer))
@@ -233,8 +238,6 @@ def published_of(result: Mapping[str, Any]) -> tuple[Published, ...]:
 
 
 def _result(answer: Answer) -> bytes:
-    import orjson
-
     return orjson.dumps(answer.json().get("result") or {})
 
 

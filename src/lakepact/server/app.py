@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -37,6 +37,9 @@ from lakepact.stores import open_blobs, open_store
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, store_jobs
+
+if TYPE_CHECKING:
+    from lakepact.server.grpc.server import GrpcServer
 
 _DRAIN_WITHIN_S: Final = 30.0
 
@@ -68,6 +71,9 @@ class Service:
     routes: tuple[Route, ...]
     draining: Draining
     upkeep: Runner
+    grpc: GrpcServer | None
+    """Not started yet, if the settings ask for it."""
+
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -88,7 +94,8 @@ async def build(settings: Settings) -> Service:
             metrics=opened.metrics,
             draining=draining,
         )
-        served = (*health.routes(), *_catalog_routes(opened))
+        catalogs = _catalogs(opened)
+        served = (*health.routes(), *_catalog_routes(settings, catalogs))
         routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
             opened.store,
@@ -113,7 +120,10 @@ async def build(settings: Settings) -> Service:
             startup=startup,
             shutdown=runner.stop,
         )
-        return Service(application, routes, draining, runner, stack.pop_all())
+        grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port)
+        if grpc is not None:
+            stack.push_async_callback(grpc.stop)
+        return Service(application, routes, draining, runner, grpc, stack.pop_all())
     raise AssertionError("unreachable")
 
 
@@ -147,7 +157,7 @@ class _CatalogWatch(Watch):
             await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
 
 
-def _catalog_routes(opened: Opened) -> list[Route]:
+def _catalogs(opened: Opened) -> dict[str, Catalog]:
     """One catalog a warehouse, all of them over the one store."""
     settings, metrics = opened.settings, opened.metrics
     watch = _CatalogWatch(metrics)
@@ -177,11 +187,33 @@ def _catalog_routes(opened: Opened) -> list[Route]:
             catalogs, opened.store, opened.clock, on_written=metrics.receipt_written, on_failed=metrics.receipt_failed
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
+    return catalogs
+
+
+def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog]) -> list[Route]:
     return rest_routes(
         catalogs,
         settings.default_warehouse,
         idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
         multi_table_transactions=settings.multi_table_transactions,
+    )
+
+
+def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcServer:
+    """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
+    try:
+        from lakepact.server.grpc.server import GrpcServer
+        from lakepact.server.grpc.service import TransactionsService
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(f"gRPC needs {error.name}; install it: pip install 'lakepact[grpc]'") from None
+    settings = opened.settings
+    return GrpcServer(
+        TransactionsService(catalogs, settings.default_warehouse),
+        host=settings.host,
+        port=port,
+        metrics=opened.metrics,
+        max_message_bytes=settings.max_body_bytes,
+        log_request=request_line(settings.log_level),
     )
 
 

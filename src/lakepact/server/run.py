@@ -27,10 +27,11 @@ KEEP_ALIVE_S: Final = 75
 
 _BACKLOG: Final = 2_048
 _MORE_THAN_A_REQUEST_S: Final = 5
+_LOOK_EVERY_S: Final = 0.1
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, option: str = "--port") -> socket.socket:
     """A listening socket. An address that cannot be had is an error that says so."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -48,13 +49,32 @@ def bind(host: str, port: int) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise InvalidSetting(
-                f"port {port} of {host} is in use. Stop whoever listens there, or choose another with --port "
+                f"port {port} of {host} is in use. Stop whoever listens there, or choose another with {option} "
                 f"(0 is any free one)"
             ) from None
         raise InvalidSetting(
-            f"cannot listen on {host} port {port}: {error.strerror}; correct --host or --port"
+            f"cannot listen on {host} port {port}: {error.strerror}; correct --host or {option}"
         ) from None
     return bound
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket that holds a port for gRPC, which binds it once more itself, in as many processes as there are.
+
+    It never listens: connections go to those who do.
+    """
+    # Alone first: to share a port with another server would be no error, and half of the calls would go there.
+    alone = bind(host, port, option="--grpc-port")
+    family, address = alone.family, alone.getsockname()
+    alone.close()
+    shared = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        shared.bind(address)
+    except OSError as error:
+        shared.close()
+        raise InvalidSetting(f"port {address[1]} of {host} cannot be had for gRPC: {error.strerror}") from None
+    return shared
 
 
 def url_of(bound: socket.socket, base_path: str) -> str:
@@ -117,7 +137,20 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._service.grpc is not None:
+            await self._service.grpc.start()
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._service.grpc is None:
+            await super().shutdown(sockets)
+            return
+        # Side by side: each may wait for its own clients as long as one of them alone would have.
+        ending = asyncio.create_task(self._service.grpc.stop(self.config.timeout_graceful_shutdown or 0))
+        await super().shutdown(sockets)
+        while not ending.done() and not self.force_exit:
+            await asyncio.wait([ending], timeout=_LOOK_EVERY_S)
+        ending.cancel()
 
     def stop(self) -> None:
         self._service.draining.asked = True

@@ -6,7 +6,8 @@ of a job with a missing class; here it fails at once, with the name of the right
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,29 +23,36 @@ class Runtime:
     """The connectors for one line of Spark, as Maven coordinates."""
 
     spark: str
+    scala: str
     iceberg: str
     delta: str
 
     @property
-    def packages(self) -> str:
-        return f"{self.iceberg},{self.delta}"
+    def packages(self) -> tuple[str, ...]:
+        return (self.iceberg, self.delta)
 
-
-_ICEBERG: Final = "1.12.0"
 
 RUNTIMES: Final[Mapping[str, Runtime]] = {
     "4.1": Runtime(
         "4.1",
-        f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{_ICEBERG}",
+        "2.13",
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
         "io.delta:delta-spark_4.1_2.13:4.4.0",
     ),
-    "4.0": Runtime(
-        "4.0",
-        f"org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:{_ICEBERG}",
-        "io.delta:delta-spark_4.0_2.13:4.4.0",
-    ),
 }
-"""By line of Spark. A line is here once both runtimes are released for it."""
+"""By line of Spark. A line is here once both runtimes are released for it and the tests have run on it."""
+
+EXCLUDES: Final = (
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.slf4j:slf4j-api",
+)
+"""What the runtimes ask for and every Spark has: not to be fetched a second time, nor to log a second time."""
+
+_JAR: Final = re.compile(r"(iceberg-spark-runtime-|delta-spark_)(\d+\.\d+)_(\d+\.\d+)[-:]")
 
 
 def runtime_for(spark_version: str) -> Runtime:
@@ -59,21 +67,39 @@ def runtime_for(spark_version: str) -> Runtime:
     return found
 
 
-def jars_in(folder: str | Path) -> str:
-    """All jars of a folder as Spark's `spark.jars` takes them, for networks that reach no registry."""
-    jars = sorted(Path(folder).expanduser().resolve().glob("*.jar"))
-    if not jars:
-        raise InvalidSetting(
-            f"there is no jar in {folder}. Put the Iceberg and Delta runtimes there: "
-            f"{', '.join(sorted(runtime.iceberg for runtime in RUNTIMES.values()))}"
-        )
-    return ",".join(str(jar) for jar in jars)
+def check_fits(names: Iterable[str], runtime: Runtime) -> None:
+    """Whether jars or Maven coordinates, by their names, are for this line of Spark."""
+    for name in names:
+        found = _JAR.search(name)
+        if found is not None and (found[2], found[3]) != (runtime.spark, runtime.scala):
+            right = runtime.iceberg if found[1].startswith("iceberg") else runtime.delta
+            raise InvalidSetting(
+                f"{name} is for Spark {found[2]} with Scala {found[3]}, and this is Spark {runtime.spark} with Scala "
+                f"{runtime.scala}. Use {right}"
+            )
 
 
-def check_loaded(class_loader_finds: bool, spark_version: str) -> None:
-    """Whether a running session has the runtime. It cannot be added to one that has begun."""
-    if not class_loader_finds:
+def jars_in(folder: str | Path, runtime: Runtime) -> tuple[Path, ...]:
+    """All jars of a folder, for networks that reach no registry. The runtime of Iceberg must be one of them."""
+    jars = tuple(sorted(Path(folder).expanduser().resolve().glob("*.jar")))
+    check_fits((jar.name for jar in jars), runtime)
+    artifact = runtime.iceberg.split(":")[1]
+    if not any(jar.name.startswith(artifact) for jar in jars):
         raise InvalidSetting(
-            f"this Spark session has no Iceberg runtime. Start it with lakepact.spark.session(...), or with the "
-            f"settings of lakepact.spark.conf(...): spark.jars.packages={runtime_for(spark_version).iceberg}"
+            f"there is no {artifact}-*.jar in {folder}. Put {runtime.iceberg} there, and {runtime.delta} with what it "
+            f"needs for Delta tables"
         )
+    return jars
+
+
+def check_loaded(iceberg_jar: str | None, spark_version: str) -> None:
+    """Whether a running session has the right runtime, by the jar it comes from. None can be added to one that has
+    begun."""
+    runtime = runtime_for(spark_version)
+    if iceberg_jar is None:
+        raise InvalidSetting(
+            f"this Spark session has no Iceberg runtime, and none can be added to one that has begun. Stop it and "
+            f"start it with lakepact.spark.session(...), or with the settings of lakepact.spark.conf(...), such as "
+            f"spark.jars.packages={runtime.iceberg}"
+        )
+    check_fits([iceberg_jar], runtime)

@@ -1,30 +1,100 @@
-"""What a Spark session needs to know of Lakepact, as plain settings."""
+"""What a Spark session needs to know of Lakepact, as plain settings; and what a session that is there knows already."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lakepact.spark.runtimes import DELTA_EXTENSIONS, ICEBERG_EXTENSIONS, jars_in, runtime_for
+from lakepact.errors import InvalidSetting
+from lakepact.spark.runtimes import DELTA_EXTENSIONS, EXCLUDES, ICEBERG_EXTENSIONS, check_fits, jars_in, runtime_for
 
 SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+REST_CATALOG: Final = "org.apache.iceberg.rest.RESTCatalog"
 DEFAULT_CATALOG: Final = "lake"
+PREFIX: Final = "spark.sql.catalog."
+EXTENSIONS: Final = "spark.sql.extensions"
+PACKAGES: Final = "spark.jars.packages"
+
+# Nothing is cached in a catalog: a publish changes tables behind Spark's back.
+UNCACHED: Final[Mapping[str, str]] = {"cache-enabled": "false", "rest-metrics-reporting-enabled": "false"}
+
+_LISTS: Final = (EXTENSIONS, PACKAGES, "spark.jars", "spark.jars.excludes")
+"""Settings that are lists, to which others may have added something."""
 
 
-def catalog_conf(name: str, uri: str, warehouse: str, token: str | None = None) -> dict[str, str]:
-    """The settings of one catalog. Nothing is cached in it: a publish changes tables behind Spark's back."""
-    prefix = f"spark.sql.catalog.{name}"
-    settings = {
-        prefix: SPARK_CATALOG,
-        f"{prefix}.type": "rest",
-        f"{prefix}.uri": uri,
-        f"{prefix}.warehouse": warehouse,
-        f"{prefix}.cache-enabled": "false",
-        f"{prefix}.rest-metrics-reporting-enabled": "false",
-    }
-    if token is not None:
-        settings[f"{prefix}.token"] = token
-    return settings
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """A catalog of a session that is at a REST server."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def uri(self) -> str:
+        return self.options.get("uri", "").rstrip("/")
+
+    @property
+    def warehouse(self) -> str | None:
+        """None: whatever is the server's default."""
+        return self.options.get("warehouse") or None
+
+    @property
+    def token(self) -> str | None:
+        return self.options.get("token")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        start = "header."
+        return {key.removeprefix(start): value for key, value in self.options.items() if key.startswith(start)}
+
+    @property
+    def cached(self) -> bool:
+        return self.options.get("cache-enabled", "true").lower() != "false"
+
+    def at(self, warehouse: str) -> CatalogSettings:
+        """The same catalog at another warehouse, such as one inside a transaction."""
+        return CatalogSettings(self.name, {**self.options, **UNCACHED, "warehouse": warehouse})
+
+    def to_conf(self) -> dict[str, str]:
+        prefix = PREFIX + self.name
+        return {prefix: SPARK_CATALOG, **{f"{prefix}.{key}": value for key, value in self.options.items()}}
+
+
+def catalog_settings(name: str, uri: str, warehouse: str, token: str | None = None) -> CatalogSettings:
+    options = {"type": "rest", "uri": uri, "warehouse": warehouse, **UNCACHED}
+    return CatalogSettings(name, options if token is None else {**options, "token": token})
+
+
+def rest_catalogs(settings: Mapping[str, str]) -> tuple[CatalogSettings, ...]:
+    """The catalogs of these settings that are at a REST server, by name."""
+    names = sorted(
+        key.removeprefix(PREFIX)
+        for key, value in settings.items()
+        if key.startswith(PREFIX) and "." not in key.removeprefix(PREFIX) and value == SPARK_CATALOG
+    )
+    found = []
+    for name in names:
+        start = f"{PREFIX}{name}."
+        options = {key.removeprefix(start): value for key, value in settings.items() if key.startswith(start)}
+        if options.get("type", "").lower() == "rest" or options.get("catalog-impl") == REST_CATALOG:
+            found.append(CatalogSettings(name, options))
+    return tuple(found)
+
+
+def chosen_catalog(catalogs: Iterable[CatalogSettings], current: str) -> CatalogSettings:
+    """The catalog that is meant if nobody says: the current one, or the only one."""
+    by_name = {catalog.name: catalog for catalog in catalogs}
+    if current in by_name:
+        return by_name[current]
+    if len(by_name) == 1:
+        return next(iter(by_name.values()))
+    known = f"it has several: {', '.join(sorted(by_name))}" if by_name else "it has no catalog at a REST server"
+    raise InvalidSetting(
+        f"it is not clear where the catalog server of this Spark session is ({known}). Say it: "
+        f"lakepact.spark.connect(spark, uri='http://localhost:8181', warehouse='main')"
+    )
 
 
 def conf(
@@ -47,12 +117,31 @@ def conf(
         spark_version = pyspark.__version__
     runtime = runtime_for(spark_version)
     settings = {
-        "spark.sql.extensions": f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}",
         "spark.sql.defaultCatalog": catalog,
-        **catalog_conf(catalog, uri, warehouse, token),
+        **catalog_settings(catalog, uri, warehouse, token).to_conf(),
     }
-    if jars is not None:
-        settings["spark.jars"] = jars_in(jars)
-    else:
-        settings["spark.jars.packages"] = runtime.packages
-    return settings
+    if jars is None:
+        return settings | {
+            EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}",
+            PACKAGES: ",".join(runtime.packages),
+            "spark.jars.excludes": ",".join(EXCLUDES),
+        }
+    found = jars_in(jars, runtime)
+    # Spark complains at every start about an extension that it cannot find.
+    delta = any(jar.name.startswith(runtime.delta.split(":")[1]) for jar in found)
+    return settings | {
+        EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}" if delta else ICEBERG_EXTENSIONS,
+        "spark.jars": ",".join(map(str, found)),
+    }
+
+
+def merged(own: Mapping[str, str], others: Mapping[str, str], spark_version: str) -> dict[str, str]:
+    """Both settings: where they are lists, everything of both; where not, those of the others, who asked for them."""
+    for key in (PACKAGES, "spark.jars"):
+        check_fits(others.get(key, "").split(","), runtime_for(spark_version))
+    lists = {
+        key: ",".join(dict.fromkeys(one for text in (others[key], own[key]) for one in text.split(",") if one))
+        for key in _LISTS
+        if key in own and key in others
+    }
+    return {**own, **others, **lists}

@@ -79,6 +79,7 @@ class SqliteCells:
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite3.Connection | None = None
+        self._closed = False
 
     @classmethod
     async def open(cls, path: str | Path, settings: KernelSettings, clock: Clock, rng: Rng) -> SqliteCells:
@@ -87,6 +88,7 @@ class SqliteCells:
         return cls(Path(path), settings, clock, rng)
 
     async def close(self) -> None:
+        self._closed = True
         await self._writer.close()
         await asyncio.to_thread(self._readers.shutdown)
         while self._reader_connections:
@@ -306,6 +308,8 @@ class SqliteCells:
         A few rows of a local file take some ten microseconds, which is less than it takes to wake a thread; and in WAL
         mode a reader waits for nobody.
         """
+        if self._closed:
+            return None
         try:
             if self._here is None:
                 self._here = connect(self._path, busy_timeout_s=0)

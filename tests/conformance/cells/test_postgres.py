@@ -12,9 +12,17 @@ from typing import Any
 import asyncpg
 import pytest
 
-from lakepact.errors import Contended, FormatTooNew, InvalidSetting, OutcomeUnknown, StoreUnavailable, TransactionClosed
+from lakepact.errors import (
+    Contended,
+    FormatTooNew,
+    InvalidSetting,
+    OutcomeUnknown,
+    StagedMeanwhile,
+    StoreUnavailable,
+    TransactionClosed,
+)
 from lakepact.kernel.keys import key_of
-from lakepact.kernel.model import Committed, Conflict, State
+from lakepact.kernel.model import Cell, Committed, Conflict, State
 from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import SystemRng
 from lakepact.stores.postgres import PostgresCells
@@ -103,9 +111,25 @@ async def test_a_commit_is_one_round_trip_however_many_cells_it_has_and_so_is_st
             await store.abort(transaction_id)
             return steps
 
+        async def in_an_overlay(count: int) -> list[int]:
+            """Look, plan, stage: as an operation of the catalog does inside a transaction."""
+            transaction_id = await site.begin(store=store)
+            steps = []
+            for key in keys(count, "overlay"):
+                before = proxy.round_trips
+                seen = await store.read_in(transaction_id, [key, A, B], note=False)
+                await store.stage(transaction_id, key, {key: {"n": 1}}, seen=seen)
+                await store.scan_in(transaction_id, "main/overlay")
+                await store.contents(transaction_id)
+                steps.append(proxy.round_trips - before)
+            await store.abort(transaction_id)
+            return steps
+
         await one_of_each(2, "warm-up")
         await staging(1)
+        await in_an_overlay(1)
         assert await staging(50) == [1] * 50
+        assert await in_an_overlay(20) == [4] * 20
         few, many = await one_of_each(2, "few"), await one_of_each(100, "many")
         assert few == many == {"create": 1, "change": 1, "depend": 1, "read": 1, "conflict": 1, "replay": 2}
         await store.close()
@@ -162,7 +186,10 @@ async def test_p3_every_step_of_an_open_transaction_survives_a_lost_connection(s
         steps: list[Callable[[], Awaitable[object]]] = [
             lambda: store.begin(transaction_id),
             lambda: store.read_in(transaction_id, [A, B]),
-            lambda: store.stage(transaction_id, "1", {A: {"n": 1}}),
+            lambda: store.read_in(transaction_id, [A, B], note=False),
+            lambda: store.scan_in(transaction_id, "main"),
+            lambda: store.stage(transaction_id, "1", {A: {"n": 1}}, seen={A: Cell(A), B: Cell(B)}),
+            lambda: store.contents(transaction_id),
             lambda: store.renew(transaction_id, 1_000),
             lambda: store.seal(transaction_id, {"ok": 1}),
             lambda: store.fail(unused, "hash", {"no": 1}),
@@ -270,6 +297,35 @@ async def test_p4_write_skew_is_impossible_up_to_the_last_moment_of_a_commit(sit
         while not second.done() and await site.count_waiting() < 2:
             await asyncio.sleep(0.005)
     assert [type(result) for result in await asyncio.gather(first, second)] == [Committed, Conflict]
+
+
+async def test_looking_from_inside_writes_nothing(site: Site) -> None:
+    await site.put({A: {"n": 0}})
+    transaction_id = await site.begin()
+    await site.store.stage(transaction_id, "1", {B: {"n": 1}})
+    reader = await site.at(f"{site.url}{'&' if '?' in site.url else '?'}default_transaction_read_only=on")
+    assert (await reader.read_in(transaction_id, [A, B], note=False))[B].value == {"n": 1}
+    assert len((await reader.scan_in(transaction_id, "main")).cells) == 2
+    assert len((await reader.contents(transaction_id)).writes) == 1
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await reader.read_in(transaction_id, [A])
+    await reader.close()
+
+
+async def test_p2_a_refusal_after_a_lost_answer_claims_nothing(site: Site) -> None:
+    """The lost copy may still arrive, and find what it was planned on again."""
+    transaction_id = await site.begin()
+    seen = await site.store.read_in(transaction_id, [A], note=False)
+    await site.store.stage(transaction_id, "theirs", {A: {"n": 1}})
+    async with Proxy.before(site.url) as proxy:
+        store = await site.at(proxy.url)
+        await store.read([A])
+        proxy.lose(Fault.LOSE_REQUEST)
+        with pytest.raises(OutcomeUnknown):
+            await store.stage(transaction_id, "mine", {A: {"n": 2}}, seen=seen)
+        with pytest.raises(StagedMeanwhile):
+            await store.stage(transaction_id, "mine", {A: {"n": 2}}, seen=seen)
+        await store.close()
 
 
 async def test_a_transaction_begins_only_after_commits_that_do_not_know_of_it(site: Site) -> None:

@@ -21,12 +21,11 @@ class ConfigHandler:
     async def show(self, request: Request) -> Response:
         asked = request.query.get("warehouse") or self._door.default
         by_url = {catalog.warehouse.root: name for name, catalog in self._door.catalogs.items()}
-        name, at, transaction = by_url.get(asked.rstrip("/"), asked).partition("@")
+        name, at, named = by_url.get(asked.rstrip("/"), asked).partition("@")
         catalog = self._door.named(name)
         prefix = name
-        if not at:
-            transaction = self._door.transaction(request) or ""
-        if transaction:
+        transaction = self._door.same_transaction(request, named if at else None)
+        if transaction is not None:
             # A client that comes with a transaction stays in it: everything it asks later carries this prefix.
             transaction_id = parse_transaction_id(transaction)
             record = await catalog.transactions.load(transaction_id)

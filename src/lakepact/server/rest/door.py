@@ -43,13 +43,19 @@ class Door:
 
     def _prefix(self, request: Request) -> tuple[str, str | None]:
         warehouse, at, transaction = (request.params.get("prefix") or self.default).partition("@")
+        return warehouse, self.same_transaction(request, transaction if at else None)
+
+    def same_transaction(self, request: Request, transaction: str | None) -> str | None:
+        """The transaction that the path or the warehouse names (None: neither does), and the header, if it is there."""
         header = request.header(TRANSACTION)
-        if at and header is not None and header.strip().lower() != transaction.lower():
+        if transaction is None:
+            return header.strip() if header is not None else None
+        if header is not None and header.strip().lower() != transaction.lower():
             raise InvalidRequest(
                 f"the path is inside transaction {transaction[:40]}, the header {TRANSACTION} says {header[:40]}; "
                 f"send one of the two, or both alike"
             )
-        return warehouse, (transaction if at else header.strip() if header is not None else None)
+        return transaction
 
     def named(self, warehouse: str) -> Catalog:
         catalog = self.catalogs.get(warehouse)

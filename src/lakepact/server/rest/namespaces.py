@@ -21,7 +21,7 @@ class NamespaceHandlers:
         try:
             page = await scope.list_namespaces(parent, *page_of(request))
         except NoSuchNamespace:
-            # PyIceberg, and Java before 1.8, encode the parent twice.
+            # PyIceberg encodes the parent twice.
             once_more = tuple(unquote(level) for level in parent)
             if once_more == parent:
                 raise

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakepact.catalog import Call, Catalog
-from lakepact.catalog.overlay import READ_ONLY
-from lakepact.catalog.transactions import WAREHOUSE
+from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map

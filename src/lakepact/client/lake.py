@@ -1,0 +1,311 @@
+"""A connected catalog: where everything else begins."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from lakepact.client.caller import Caller
+from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
+from lakepact.client.http import HttpTransport, Transport
+from lakepact.client.machine import Machine, Retry, ThisMachine, new_id
+from lakepact.client.names import Identifier, Name, document_of, identifier_of, shown, table_name
+from lakepact.client.namespaces import Namespaces
+from lakepact.client.place import Place
+from lakepact.client.state import States
+from lakepact.client.tables import Cut, Tables
+from lakepact.client.transaction import Transaction
+from lakepact.client.transactions import COMMITTED, Isolation, Published, Transactions, Wish, published_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.table import Transaction as TableTransaction
+
+T = TypeVar("T")
+
+URI_VARIABLE: Final = "LAKEPACT_URI"
+TOKEN_VARIABLE: Final = "LAKEPACT_TOKEN"
+DEFAULT_URI: Final = "http://127.0.0.1:8181"
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What is asked of one table: requirements and updates as the REST protocol writes them."""
+
+    table: Name
+    requirements: Sequence[Mapping[str, Any]]
+    updates: Sequence[Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "identifier": document_of(table_name(self.table)),
+            "requirements": list(self.requirements),
+            "updates": list(self.updates),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit of several tables."""
+
+    transaction_id: str | None
+    """Under which it can be asked about. None: there was nothing to commit."""
+
+    results: tuple[Published, ...]
+
+
+Changes: TypeAlias = "Iterable[TableChange | TableTransaction]"
+
+
+def connect(
+    uri: str | None = None,
+    warehouse: str | None = None,
+    token: str | None = None,
+    *,
+    properties: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+    connect_s: float = 10.0,
+    answer_s: float = 30.0,
+    ssl_context: ssl.SSLContext | None = None,
+) -> Lake:
+    """Connect to a catalog server.
+
+    `uri` is where it listens, LAKEPACT_URI or http://127.0.0.1:8181 unless given; `warehouse` one of those it has, its
+    default one unless given; `token` a bearer token, LAKEPACT_TOKEN unless given. `properties` go to PyIceberg (access
+    to files, such as `s3.endpoint`), `headers` are sent with every request. `retry` bounds how long one request is
+    repeated, `connect_s` and `answer_s` how long a single attempt waits.
+
+    Raises `NotFound` for a warehouse that is not there, `Unavailable` if nobody answers.
+    """
+    uri = (uri or os.environ.get(URI_VARIABLE) or DEFAULT_URI).rstrip("/")
+    transport = HttpTransport(uri, connect_s=connect_s, answer_s=answer_s, ssl_context=ssl_context)
+    return connected(
+        transport,
+        Place(uri, warehouse or "", token or os.environ.get(TOKEN_VARIABLE), headers or {}, properties or {}),
+        retry=retry,
+    )
+
+
+def connected(
+    transport: Transport, place: Place, *, retry: Retry | None = None, machine: Machine | None = None
+) -> Lake:
+    """A lake over this transport. The server is asked for its prefix of the warehouse."""
+    from lakepact import __version__
+
+    client = f"lakepact-python/{__version__}"
+    sent = {"User-Agent": client, "X-Client-Version": client, "Accept": "application/json", **place.headers}
+    if place.token is not None:
+        sent["Authorization"] = f"Bearer {place.token}"
+    caller = Caller(
+        transport,
+        machine or ThisMachine(),
+        base_path=urlsplit(place.uri).path.rstrip("/"),
+        headers=sent,
+        retry=retry,
+    )
+    if "@" in place.warehouse:
+        raise ValueError(f"{place.warehouse!r} is inside a transaction: connect to the warehouse, then lake.join(id)")
+    config = caller.read("config", query={"warehouse": place.warehouse} if place.warehouse else None).json()
+    prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", "")
+    place = Place(place.uri, place.warehouse or prefix, place.token, place.headers, place.properties)
+    return Lake(caller.inside(prefix), place)
+
+
+class Lake:
+    """One warehouse of a server. Safe to share between threads."""
+
+    def __init__(self, caller: Caller, place: Place) -> None:
+        self._caller = caller
+        self._place = place
+        self.namespaces = Namespaces(caller)
+        self.tables = Tables(caller, place.properties)
+        self.transactions = Transactions(caller)
+        self.state = States(caller)
+        """Users' documents as they are committed."""
+
+    @property
+    def uri(self) -> str:
+        return self._place.uri
+
+    @property
+    def warehouse(self) -> str:
+        return self._place.warehouse
+
+    @property
+    def prefix(self) -> str:
+        return self._caller.prefix
+
+    @property
+    def place(self) -> Place:
+        """Everything somebody else needs to connect the same way."""
+        return self._place
+
+    def __repr__(self) -> str:
+        return f"Lake({self.uri}, {self.warehouse})"
+
+    # --- transactions ---
+
+    def transaction(
+        self,
+        *,
+        ttl: float | None = None,
+        isolation: Isolation | None = None,
+        properties: Mapping[str, str] | None = None,
+        read_only: bool = False,
+        source: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Transaction:
+        """A transaction over any number of tables, to be used with `with`: committed at the end, aborted on an error.
+
+        `ttl` is for how many seconds it may live without being renewed, which the block does by itself; `isolation`
+        is `serializable` (what it has read has not changed either) unless `snapshot` is asked for; `properties` are
+        kept with it, and `source` goes into the receipts. A `read_only` one sees everything as of one instant and is
+        in nobody's way; its commit cannot conflict.
+
+        `key`, a UUIDv7, becomes its id. The same key begins one transaction once, whoever sends it: if it has ended,
+        `TransactionClosed` says how; if it is still open, what was staged before is still in it.
+        """
+        wish = Wish(ttl, isolation, dict(properties or {}), read_only)
+        return Transaction(self._caller, self._place, wish, key=key, source=source)
+
+    def join(self, transaction_id: str) -> Transaction:
+        """A transaction that somebody else has begun, to work in. The block renews it and leaves its end to them;
+        `commit` and `abort` end it all the same."""
+        return Transaction(self._caller, self._place, Wish(), key=transaction_id, joined=True)
+
+    def run(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        attempts: int = 5,
+        ttl: float | None = None,
+        isolation: Isolation | None = None,
+        properties: Mapping[str, str] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> T:
+        """Do `work` in a transaction, and all of it again in a fresh one while somebody else is faster.
+
+        What it does outside of the transaction happens once an attempt, so it had better do nothing there. Returns
+        what `work` returned in the attempt that was committed. After the last attempt the `Conflict` is raised, with
+        the tables that had moved. An `Unknown` outcome is never repeated.
+        """
+        if attempts < 1:
+            raise ValueError(f"attempts is 1 or more, not {attempts}")
+        retry = Retry(attempts, first_pause_s=_FIRST_PAUSE_S, longest_pause_s=_LONGEST_PAUSE_S)
+        attempt = 0
+        while True:
+            attempt += 1
+            transaction = self.transaction(ttl=ttl, isolation=isolation, properties=properties, source=source)
+            try:
+                with transaction:
+                    result = work(transaction)
+            except Exception as error:
+                conflict = conflict_of(error)
+                if conflict is None or transaction.outcome == COMMITTED:
+                    raise
+                if attempt >= attempts:
+                    raise _given_up(conflict, attempts) from error
+                self._caller.machine.pause(retry.pause_s(attempt, self._caller.machine.chance()))
+            else:
+                return result
+
+    # --- many tables at once ---
+
+    def read_at(self, tables: Iterable[Name]) -> Cut:
+        """Several tables as of one instant: no commit is ever seen in one of them and missing in another."""
+        return self.tables.load_many(tables)
+
+    def commit(self, changes: Changes, *, key: str | None = None) -> Committed:
+        """Commit changes to several tables at one instant, all or none.
+
+        `changes` are PyIceberg transactions (`table.transaction()`, with everything done on it but the commit), or
+        `TableChange`s. Afterwards the tables are refreshed. Raises `Conflict`, with the tables that had moved: then
+        nothing was applied, and the transactions are spent.
+        """
+        given = list(changes)
+        plain = [change for change in given if isinstance(change, TableChange)]
+        pyiceberg = [change for change in given if not isinstance(change, TableChange)]
+        documents = [change.to_json() for change in plain] + self._collected(pyiceberg)
+        _refuse_twice([identifier_of(document["identifier"]) for document in documents])
+        key = key or new_id(self._caller.machine)
+        if not documents:
+            return Committed(None, ())
+        try:
+            answer = self._caller.change(
+                "POST",
+                "{prefix}/transactions/commit",
+                body={"table-changes": documents},
+                key=key,
+                headers={"Prefer": "return=representation"},
+            )
+        except (Refused, Unknown) as error:
+            self._spent(pyiceberg, refused=isinstance(error, Refused))
+            raise
+        if pyiceberg:
+            from lakepact.client.pyiceberg import applied
+
+            applied(pyiceberg)
+        return Committed(key, published_of(answer.json() if answer.body else {}))
+
+    def _collected(self, transactions: Sequence[TableTransaction]) -> list[dict[str, Any]]:
+        if not transactions:
+            return []
+        from lakepact.client.pyiceberg import change_of, is_transaction
+
+        for transaction in transactions:
+            if not is_transaction(transaction):
+                raise TypeError(f"{transaction!r} is neither a PyIceberg transaction nor a TableChange")
+        found = [change_of(transaction, self.prefix) for transaction in transactions]
+        return [document for document in found if document is not None]
+
+    def _spent(self, transactions: Sequence[TableTransaction], *, refused: bool) -> None:
+        if not transactions:
+            return
+        from lakepact.client.pyiceberg import in_doubt, not_applied
+
+        (not_applied if refused else in_doubt)(transactions)
+
+    def pyiceberg(self, **properties: str) -> RestCatalog:
+        """A PyIceberg catalog outside of any transaction. Needs the extra `lakepact[pyiceberg]`."""
+        from lakepact.client.pyiceberg import rest_catalog
+
+        return rest_catalog(self._place, self.warehouse, properties)
+
+    # --- its end ---
+
+    def close(self) -> None:
+        """Close the connections it keeps. Transactions that are open stay open until they expire."""
+        self._caller.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _refuse_twice(identifiers: Sequence[Identifier]) -> None:
+    twice = {one for one in identifiers if identifiers.count(one) > 1}
+    if twice:
+        raise ValueError(f"{shown(min(twice))} is there twice; put all changes of a table into one")
+
+
+def _given_up(conflict: Conflict, attempts: int) -> Conflict:
+    tables = f" of {listed(conflict.tables)}" if conflict.tables else ""
+    return Conflict(
+        f"gave up after {attempts} attempts{tables}, others were faster each time: {conflict}",
+        status=conflict.status,
+        server_type=conflict.server_type,
+        details=conflict.details,
+    )

@@ -1,0 +1,266 @@
+"""A transaction as a block: committed if the block ends, aborted if it raises.
+
+    new ── begin ──> open ── commit ──> committed
+                      │  ╰────────────> failed     a conflict: nothing was applied
+                      │  ╰────────────> unknown    nobody could say; it is never aborted then
+                      ╰───── abort ──> aborted
+
+Nobody outside sees anything before the commit, and then everything at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from lakepact.client.caller import Caller
+from lakepact.client.errors import Conflict, TransactionClosed, Unknown
+from lakepact.client.heartbeat import Heartbeat
+from lakepact.client.machine import new_id
+from lakepact.client.names import Name
+from lakepact.client.namespaces import Namespaces
+from lakepact.client.place import Place
+from lakepact.client.state import TransactionStates
+from lakepact.client.tables import Cut, Tables
+from lakepact.client.transactions import ABORTED, COMMITTED, FAILED, Published, TransactionInfo, Transactions, Wish
+from lakepact.errors import LakepactError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+
+_OPEN: Final = "open"
+_UNKNOWN: Final = "unknown"
+_BEATS_A_LIFE: Final = 3
+_LONGEST_BEAT_S: Final = 60.0
+
+
+class Transaction:
+    """One transaction. Made by `lake.transaction()`; not to be used twice.
+
+    Statements may come from several threads; `commit` and `abort` from one.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        place: Place,
+        wish: Wish,
+        *,
+        key: str | None = None,
+        joined: bool = False,
+        source: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._outside = caller
+        self._place = place
+        self._wish = wish
+        # Made once: however often begin is sent, one transaction begins.
+        self._key = key or new_id(caller.machine)
+        self._joined = joined
+        self._source = source
+        self._transactions = Transactions(caller)
+        self._info: TransactionInfo | None = None
+        self._inside: Caller | None = None
+        self._outcome = _OPEN
+        self._results: tuple[Published, ...] = ()
+        self._heartbeat: Heartbeat | None = None
+        self._catalog: RestCatalog | None = None
+
+    # --- what it is ---
+
+    @property
+    def id(self) -> str:
+        return self._key
+
+    @property
+    def info(self) -> TransactionInfo:
+        """The transaction as it was when it began."""
+        if self._info is None:
+            raise RuntimeError("the transaction has not begun: use `with lake.transaction() as tx:`, or call begin()")
+        return self._info
+
+    @property
+    def warehouse(self) -> str:
+        """What an engine is given as its warehouse to work inside: `main@<id>`."""
+        return self.info.warehouse
+
+    @property
+    def prefix(self) -> str:
+        """What the paths of requests inside it begin with, after `/v1/`."""
+        return self.info.prefix
+
+    @property
+    def uri(self) -> str:
+        return self._place.uri
+
+    @property
+    def outcome(self) -> str:
+        """`open`, `committed`, `aborted`, `failed` or `unknown`, as far as this client knows."""
+        return self._outcome
+
+    @property
+    def results(self) -> tuple[Published, ...]:
+        """The tables and views it has published. Empty before the commit."""
+        return self._results
+
+    def __repr__(self) -> str:
+        return f"Transaction({self._key}, {self._outcome if self._info else 'not begun'})"
+
+    # --- working in it ---
+
+    @property
+    def namespaces(self) -> Namespaces:
+        return Namespaces(self._within())
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self._within(), self._place.properties)
+
+    @property
+    def state(self) -> TransactionStates:
+        """Documents that commit with the tables."""
+        return TransactionStates(self._within(), self.id)
+
+    def read_at(self, tables: Iterable[Name]) -> Cut:
+        """Tables as this transaction sees them: what it has staged, everything else as of one instant."""
+        return self.tables.load_many(tables)
+
+    def pyiceberg(self, **properties: str) -> RestCatalog:
+        """A PyIceberg catalog inside the transaction. Needs the extra `lakepact[pyiceberg]`."""
+        from lakepact.client.pyiceberg import rest_catalog
+
+        if properties:
+            return rest_catalog(self._place, self.warehouse, properties)
+        if self._catalog is None:
+            self._catalog = rest_catalog(self._place, self.warehouse)
+        return self._catalog
+
+    # --- its life ---
+
+    def begin(self, *, renew: bool = True) -> Self:
+        """Begin it, and renew it in the background until it ends. For programs that cannot use `with`.
+
+        Raises `TransactionClosed` if it was begun under the same key before, and has ended.
+        """
+        if self._info is not None:
+            raise RuntimeError(f"transaction {self.id} has begun already; make another one with lake.transaction()")
+        wish = self._wish
+        info = (
+            self._transactions.get(self._key)
+            if self._joined
+            else self._transactions.begin(
+                ttl=wish.ttl_s,
+                isolation=wish.isolation,
+                properties=wish.properties,
+                read_only=wish.read_only,
+                key=self._key,
+            )
+        )
+        if info.ended:
+            self._outcome = info.state
+            raise TransactionClosed(
+                f"transaction {info.id} has ended before: it is {info.state}. Use another key to do something else",
+                transaction_id=info.id,
+                state=info.state,
+            )
+        self._info = info
+        self._inside = self._outside.inside(info.prefix, info.id)
+        if renew and info.expires_at is not None:
+            self._renew((info.expires_at - info.created_at).total_seconds())
+        return self
+
+    def commit(self, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
+        """Make everything visible at one instant, and return what was published. The block does this by itself.
+
+        `source` says in your own words who or what this was, and is kept in the receipts of its tables.
+        Raises `Conflict`, `TransactionClosed`, `Unavailable` (it may be called again) or `Unknown`.
+        """
+        if self._outcome == COMMITTED:
+            return self._results
+        self._check_open()
+        try:
+            self._results = self._transactions.commit(self.id, self._source if source is None else source)
+        except Conflict:
+            self._end(FAILED)
+            raise
+        except TransactionClosed as error:
+            self._end(error.state)
+            raise
+        except Unknown:
+            self._end(_UNKNOWN)
+            raise
+        self._end(COMMITTED)
+        return self._results
+
+    def abort(self) -> None:
+        """Give it up. Nothing of it will ever be visible. Aborting twice is fine."""
+        if self._outcome in (ABORTED, FAILED):
+            return
+        self._check_open()
+        try:
+            self._transactions.abort(self.id)
+        except TransactionClosed as error:
+            self._end(error.state)
+            if error.state not in (ABORTED, FAILED):
+                raise
+        else:
+            self._end(ABORTED)
+
+    def __enter__(self) -> Self:
+        return self if self._info is not None else self.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._outcome != _OPEN or self._joined:
+                return
+            if error is None:
+                self.commit()
+            else:
+                self._give_up(error)
+        finally:
+            # Also if the server is away: then it expires, which is what nobody's transaction should do.
+            self._stop_renewing()
+
+    def _give_up(self, error: BaseException) -> None:
+        """Abort, and let the error through that made it necessary, whatever comes of that."""
+        try:
+            self.abort()
+        except LakepactError as failure:
+            error.add_note(f"transaction {self.id} could not be aborted ({failure}); it ends when it expires")
+
+    def _check_open(self) -> None:
+        info = self.info
+        if self._outcome == _UNKNOWN:
+            raise Unknown(f"transaction {info.id}", "its commit had no answer", info.id)
+        if self._outcome != _OPEN:
+            raise TransactionClosed(
+                f"transaction {info.id} is {self._outcome}. Begin a new one",
+                transaction_id=info.id,
+                state=self._outcome,
+            )
+
+    def _within(self) -> Caller:
+        if self._inside is None:
+            self.info  # noqa: B018 - raises what should be said
+        assert self._inside is not None
+        return self._inside
+
+    def _renew(self, life_s: float) -> None:
+        transactions, transaction_id, ttl_s = self._transactions, self.id, self._wish.ttl_s
+        self._heartbeat = Heartbeat(
+            lambda: transactions.beat(transaction_id, ttl_s),
+            min(life_s / _BEATS_A_LIFE, _LONGEST_BEAT_S),
+            self._outside.machine,
+            transaction_id,
+        )
+        self._heartbeat.start()
+
+    def _end(self, outcome: str) -> None:
+        self._outcome = outcome
+        self._stop_renewing()
+
+    def _stop_renewing(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()

@@ -1,0 +1,108 @@
+"""What is going on in this thread: which pipeline is being declared, with which parameters, and which stage is running.
+
+Declarations and stages are plain functions that know nothing of a run. They find it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from lakepact.pipelines.errors import InvalidPipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakepact.pipelines.definition import Pipeline
+
+T = TypeVar("T")
+
+_MISSING: Final = object()
+
+
+class Reader(Protocol):
+    """What a running stage reads through."""
+
+    def read(self, name: str) -> DataFrame:
+        """An input as the run sees it: what earlier stages have staged, everything else as of one instant."""
+        ...
+
+    def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
+        """What was added to an input since the last committed run."""
+        ...
+
+
+_pipeline: ContextVar[Pipeline | None] = ContextVar("lakepact_pipeline", default=None)
+_parameters: ContextVar[Mapping[str, str]] = ContextVar("lakepact_parameters", default={})  # noqa: B039 - never changed
+_reader: ContextVar[Reader | None] = ContextVar("lakepact_reader", default=None)
+
+
+@contextmanager
+def declaring(pipeline: Pipeline, parameters: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Declarations of this block belong to this pipeline."""
+    pipeline_token = _pipeline.set(pipeline)
+    parameters_token = _parameters.set(dict(parameters or _parameters.get()))
+    try:
+        yield
+    finally:
+        _pipeline.reset(pipeline_token)
+        _parameters.reset(parameters_token)
+
+
+@contextmanager
+def running(reader: Reader, parameters: Mapping[str, str]) -> Iterator[None]:
+    """Functions called in this block are stages that read through this reader."""
+    reader_token, parameters_token = _reader.set(reader), _parameters.set(parameters)
+    try:
+        yield
+    finally:
+        _reader.reset(reader_token)
+        _parameters.reset(parameters_token)
+
+
+def current_pipeline() -> Pipeline:
+    found = _pipeline.get()
+    if found is None:
+        raise InvalidPipeline(
+            "no pipeline is being declared. Run the file with `lakepact run`, or declare inside "
+            "`with dp.Pipeline('name') as pipeline:`"
+        )
+    return found
+
+
+def read(name: str) -> DataFrame:
+    """An input of the stage that is running, as the run sees it."""
+    return _running().read(name)
+
+
+def read_new(name: str, *, skip_changes: bool = False) -> DataFrame:
+    """The rows that were added to an input since the last committed run of this stage; all of them at the first.
+
+    An input that was changed otherwise than by adding rows is an error, unless `skip_changes` says that changes and
+    deletions do not matter here. Where the stage has stopped is committed together with its outputs.
+    """
+    return _running().read_new(name, skip_changes=skip_changes)
+
+
+def param(name: str, default: T | object = _MISSING) -> Any:
+    """A parameter of the run (`--param name=value`). It gets the type of its default; without one it must be given."""
+    given = _parameters.get().get(name)
+    if given is None:
+        if default is _MISSING:
+            raise InvalidPipeline(f"the pipeline needs a parameter: --param {name}=...")
+        return default
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[given.lower()]
+        return type(default)(given) if isinstance(default, int | float) else given
+    except (ValueError, KeyError):
+        raise InvalidPipeline(f"parameter {name} is {type(default).__name__}, not {given!r}") from None
+
+
+def _running() -> Reader:
+    found = _reader.get()
+    if found is None:
+        raise InvalidPipeline("no stage is running: dp.read and dp.read_new belong into the function of a stage")
+    return found

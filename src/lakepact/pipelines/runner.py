@@ -1,0 +1,246 @@
+"""A run: one transaction. All outputs become visible at one instant, or none does.
+
+    begun ── every stage staged ── every check holds ── lineage and positions written ── committed
+      ╰──────────────╰──────────────────╰────────────────────────╰── aborted: nothing was ever visible
+
+Stages run side by side as soon as what they read is staged. When somebody else was faster the whole run is done again
+in a fresh transaction, as often as the pipeline says. Whether a run id was committed before is read and written inside
+the transaction, so it is committed once, whoever repeats it and when.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pyspark.sql import SparkSession
+
+from lakepact.client import Conflict
+from lakepact.client.machine import Retry, ThisMachine, new_id
+from lakepact.pipelines.definition import Pipeline
+from lakepact.pipelines.errors import CheckFailed, InvalidPipeline
+from lakepact.pipelines.graph import Graph
+from lakepact.pipelines.lineage import observed
+from lakepact.pipelines.loading import load
+from lakepact.pipelines.positions import Progress, runs_document
+from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
+from lakepact.pipelines.stage import Work, cross_checks, perform
+from lakepact.spark import SparkLake, SparkTransaction, connect
+
+Event: TypeAlias = Callable[[str, Literal["begun", "done", "failed", "again"], StageResult | None], None]
+"""Told of every stage; and of the run as a whole (`again`) when it is done again."""
+
+_RUN_ID: Final = re.compile(r"[\x21-\x7e]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a run."""
+
+    run_id: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    from_scratch: Sequence[str] = ()
+    dry_run: bool = False
+
+
+def run(
+    pipeline: Pipeline | str | Path,
+    lake: SparkLake | SparkSession,
+    *,
+    run_id: str | None = None,
+    params: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
+    from_scratch: Sequence[str] = (),
+    dry_run: bool = False,
+    on_event: Event | None = None,
+) -> RunResult:
+    """Run a pipeline, or the part that makes `only` these.
+
+    The same `run_id` is committed once: a second run under it changes nothing and says so. Stages named in
+    `from_scratch` forget what they have read so far. A `dry_run` does everything, the checks too, and aborts instead of
+    committing.
+
+    Raises `InvalidPipeline` before anything runs; `CheckFailed`, `StageFailed`, `PositionLost`; `Conflict` after the
+    last attempt; `Unavailable`; and `Unknown`, upon which the same run id settles what happened.
+    """
+    given = dict(params or {})
+    found = pipeline if isinstance(pipeline, Pipeline) else load(pipeline, given)
+    graph = found.graph()
+    if only:
+        graph = graph.only(only, found.namespace)
+    there = lake if isinstance(lake, SparkLake) else connect(lake)
+    forgetful = tuple(_named(name, graph, found.namespace) for name in from_scratch)
+    wish = Wish(_checked(run_id) or new_id(ThisMachine()), given, forgetful, dry_run)
+    return Runner(found, graph, there, wish, on_event or (lambda stage, what, result: None)).run()
+
+
+class Runner:
+    """One run, in as many attempts as it takes."""
+
+    def __init__(self, pipeline: Pipeline, graph: Graph, lake: SparkLake, wish: Wish, on_event: Event) -> None:
+        self._pipeline = pipeline
+        self._graph = graph
+        self._lake = lake
+        self._wish = wish
+        self._on_event = on_event
+        self._document = runs_document(pipeline.name)
+
+    def run(self) -> RunResult:
+        began, pipeline = time.perf_counter(), self._pipeline
+        _check_there(self._graph, self._lake)
+        retry = Retry(pipeline.attempts, first_pause_s=0.1)
+        for attempt in range(1, pipeline.attempts + 1):
+            # The cheap way to find out. What makes it certain is the same question inside the transaction.
+            known = self._lake.plain.state.get(self._document)
+            if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
+                return self._already(earlier, began, attempt)
+            try:
+                return replace(self._attempt(began), seconds=time.perf_counter() - began, attempts=attempt)
+            except Conflict:
+                if attempt == pipeline.attempts:
+                    raise
+                self._on_event(pipeline.name, "again", None)
+                time.sleep(retry.pause_s(attempt, random.random()))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _attempt(self, began: float) -> RunResult:
+        wish, pipeline = self._wish, self._pipeline
+        told = {"pipeline": pipeline.name, "run-id": wish.run_id}
+        transaction = self._lake.transaction(
+            isolation=pipeline.isolation,
+            properties=told,
+            summary={f"lakepact.{name}": value for name, value in told.items()},
+        )
+        with transaction as tx:
+            document = tx.state.get(self._document)
+            progress = Progress.from_json(document.value)
+            earlier = progress.transaction_of(wish.run_id)
+            if earlier is not None:
+                tx.abort()
+                return self._already(earlier, began, 1)
+            work = Work(
+                tx,
+                self._lake.spark,
+                self._graph,
+                pipeline.namespace,
+                wish.params,
+                progress.without(wish.from_scratch),
+            )
+            self._create_namespaces(tx)
+            stages = self._stages(work)
+            checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
+            since = {table: progress.positions.get(stage, {}).get(table) for stage, table in work.read}
+            inputs = observed(self._lake, tx, self._graph, since, work.before)
+            result = RunResult(pipeline.name, wish.run_id, State.DRY_RUN, None, 0.0, 1, stages, checks, inputs)
+            if wish.dry_run:
+                tx.abort()
+                return result
+            after = work.progress.after(wish.run_id, tx.id, work.read)
+            tx.state.put(self._document, after.to_json(), revision=document.revision)
+            tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(self._graph.steps)))
+        return replace(result, state=State.COMMITTED, transaction_id=tx.id)
+
+    def _already(self, transaction_id: str, began: float, attempt: int) -> RunResult:
+        seconds = time.perf_counter() - began
+        return RunResult(
+            self._pipeline.name, self._wish.run_id, State.ALREADY_COMMITTED, transaction_id, seconds, attempt
+        )
+
+    def _create_namespaces(self, tx: SparkTransaction) -> None:
+        """Those of the outputs, and the pipeline's own, with which stages begin."""
+        names = {name.rpartition(".")[0] for name in self._graph.tables}
+        if self._pipeline.namespace is not None:
+            names.add(self._pipeline.namespace)
+        for name in sorted(names):
+            if not tx.plain.namespaces.exists(name):
+                tx.plain.namespaces.create(name, exist_ok=True)
+
+    # --- side by side ---
+
+    def _stages(self, work: Work) -> tuple[StageResult, ...]:
+        graph = self._graph
+        done: dict[str, StageResult] = {}
+        under_way: dict[Future[StageResult], str] = {}
+        tag = f"lakepact-{work.tx.id}"
+        with ThreadPoolExecutor(self._pipeline.parallel, thread_name_prefix="lakepact-stage") as threads:
+            try:
+                while len(done) < len(graph.steps):
+                    for name in graph.ready(done, {*done, *under_way.values()}):
+                        under_way[threads.submit(self._stage, work, name, tag)] = name
+                    finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        name = under_way.pop(future)
+                        done[name] = future.result()
+            except BaseException:
+                # Whoever is still at it works for nothing. Waiting for the threads is left to the block's end.
+                for future in under_way:
+                    future.cancel()
+                self._lake.spark.sparkContext.cancelJobsWithTag(tag)
+                raise
+        return tuple(done[name] for name in graph.steps)
+
+    def _stage(self, work: Work, name: str, tag: str) -> StageResult:
+        self._lake.spark.sparkContext.addJobTag(tag)
+        self._on_event(name, "begun", None)
+        try:
+            result = perform(work, work.graph.steps[name])
+        except BaseException:
+            self._on_event(name, "failed", None)
+            raise
+        self._on_event(name, "done", result)
+        return result
+
+    def _cross_checks(self, work: Work) -> tuple[CheckResult, ...]:
+        steps = [step for step in self._graph.steps.values() if step.cross_checks]
+        with ThreadPoolExecutor(self._pipeline.parallel, thread_name_prefix="lakepact-check") as threads:
+            found = list(threads.map(lambda step: cross_checks(work, step), steps))
+        results = [result for one in found for result in one]
+        failed = [result for result in results if not result.holds]
+        if failed:
+            raise CheckFailed(failed)
+        return tuple(results)
+
+
+def _check_there(graph: Graph, lake: SparkLake) -> None:
+    """Every external input is there, or is in another catalog of the session, which only Spark knows."""
+    missing = [
+        name
+        for name in graph.externals
+        if not _other_catalog(name, lake) and ("." not in name or not lake.plain.tables.exists(name))
+    ]
+    for name in list(missing):
+        # A view is as good as a table, and only Spark can read it.
+        if lake.spark.catalog.tableExists(f"{lake.catalog}.{name}"):
+            missing.remove(name)
+    if missing:
+        readers = {one: [step.name for step in graph.steps.values() if one in step.reads] for one in missing}
+        told = "; ".join(f"{one} (read by {', '.join(names) or 'a check'})" for one, names in readers.items())
+        raise InvalidPipeline(f"unknown inputs: {told}. They are neither declared here nor in {lake.plain.warehouse}")
+
+
+def _other_catalog(name: str, lake: SparkLake) -> bool:
+    first, _, rest = name.partition(".")
+    if not rest:
+        return lake.spark.catalog.tableExists(name)
+    if first == lake.catalog and "." in rest:
+        raise InvalidPipeline(f"{name}: leave the catalog out, {rest!r} is the table of the run")
+    return first == "spark_catalog" or lake.spark.conf.get(f"spark.sql.catalog.{first}", None) is not None
+
+
+def _named(name: str, graph: Graph, namespace: str | None) -> str:
+    for found in (name, f"{namespace}.{name}"):
+        if found in graph.steps:
+            return found
+    raise InvalidPipeline(f"there is no stage {name} in this run. It has {', '.join(graph.steps)}")
+
+
+def _checked(run_id: str | None) -> str | None:
+    if run_id is not None and _RUN_ID.fullmatch(run_id) is None:
+        raise InvalidPipeline(f"{run_id!r} is no run id: 1 to 100 letters, digits and signs, without spaces")
+    return run_id

@@ -1,0 +1,259 @@
+"""One step of a run: a dataset is computed, written into the transaction, and checked there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakepact.client import LoadedTable, NotFound
+from lakepact.errors import LakepactError
+from lakepact.pipelines.binding import bound
+from lakepact.pipelines.checks import dropped, evaluate
+from lakepact.pipelines.context import running
+from lakepact.pipelines.declared import Flow
+from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, StageFailed
+from lakepact.pipelines.expectations import Over
+from lakepact.pipelines.graph import Graph, Step
+from lakepact.pipelines.inputs import parameters_of
+from lakepact.pipelines.positions import Position, Progress, range_of
+from lakepact.pipelines.results import CheckResult, Figures, StageResult
+from lakepact.pipelines.sqltables import quoted
+from lakepact.pipelines.writing import figures, write
+from lakepact.spark import SparkTransaction
+from lakepact.spark.errors import conflict_in
+from lakepact.spark.statements import Statements
+
+_PARAMETER_MARK: Final = ":"
+
+
+@dataclass(slots=True)
+class Work:
+    """What the stages of one run share."""
+
+    tx: SparkTransaction
+    outside: SparkSession
+    graph: Graph
+    namespace: str | None
+    params: Mapping[str, str]
+    progress: Progress
+    read: dict[tuple[str, str], Position] = field(default_factory=dict)
+    """Where incremental reads have stopped."""
+
+    before: dict[str, int | None] = field(default_factory=dict)
+    """The snapshots of the run's own tables when it began."""
+
+    lock: Lock = field(default_factory=Lock)
+
+    def full(self, name: str) -> str:
+        """The name of an input as the graph knows it."""
+        if "." in name or name in self.graph.steps or self.namespace is None:
+            return name
+        return f"{self.namespace}.{name}"
+
+    def table(self, name: str) -> LoadedTable | None:
+        """A table as the transaction sees it now."""
+        try:
+            return self.tx.plain.tables.load(name)
+        except NotFound:
+            return None
+
+
+class StageReader:
+    """What the function of a stage reads through."""
+
+    def __init__(self, work: Work, statements: Statements, step: Step) -> None:
+        self._work = work
+        self._statements = statements
+        self._step = step
+
+    def read(self, name: str) -> DataFrame:
+        full = self._known(name)
+        return self._statements.spark.table(full) if "." not in full else self._statements.table(full)
+
+    def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
+        full, work = self._known(name), self._work
+        table = work.table(full)
+        if table is None:
+            raise InvalidPipeline(f"dp.read_new({name!r}): there is no such table")
+        last = work.progress.positions.get(self._step.name, {}).get(full)
+        new = range_of(full, table.metadata, last, skip_changes=skip_changes)
+        with work.lock:
+            work.read[self._step.name, full] = new.position
+        if new.is_empty:
+            return self._statements.table(full).where("false")
+        if new.since is None:
+            return self._statements.table(full)
+        return between(self._statements, full, new.since, new.position.snapshot_id)
+
+    def _known(self, name: str) -> str:
+        full = self._work.full(name)
+        graph, step = self._work.graph, self._step
+        if full in graph.steps and full != step.name and full not in step.reads:
+            raise InvalidPipeline(
+                f"{step.name} reads {full}, which this run makes, and the graph does not know it: the two may run in "
+                f"any order. Name it: inputs=[{full!r}]"
+            )
+        return full
+
+
+def between(statements: Statements, name: str, since: int, until: int | None) -> DataFrame:
+    """What was added to a table after one snapshot, up to another."""
+    reader = statements.spark.read.option("start-snapshot-id", str(since)).option("end-snapshot-id", str(until))
+    return reader.table(f"{quoted(statements.catalog)}.{quoted(name)}")
+
+
+def perform(work: Work, step: Step) -> StageResult:
+    """Compute, write and check one dataset. Raises `StageFailed`, `CheckFailed`, `Conflict`, other errors of ours."""
+    began = time.perf_counter()
+    try:
+        return _view(work, step, began) if step.dataset.is_view else _table(work, step, began)
+    except LakepactError:
+        raise
+    except Exception as error:
+        conflict = conflict_in(error)
+        if conflict is not None:
+            raise conflict from error
+        raise StageFailed(step.name, _reason(error)) from error
+
+
+def _view(work: Work, step: Step, began: float) -> StageResult:
+    """Views are made in the transaction's own session: stages are cloned from it and find them there."""
+    statements = work.tx
+    _activate(statements.spark)
+    [flow] = step.flows
+    frame, left_out = dropped(step.dataset.checks, step.name, _frame(work, statements, step, flow))
+    frame.createOrReplaceTempView(step.name)
+    reader = StageReader(work, statements, step)
+    checked = evaluate(step.local_checks, step.name, lambda over: frame, reader.read, _binder(work, statements))
+    return _result(step, began, Figures(), (*left_out, *checked))
+
+
+def _table(work: Work, step: Step, began: float) -> StageResult:
+    conf = {key: value for flow in step.flows for key, value in flow.spark_conf.items()}
+    statements = work.tx.stage({"lakepact.stage": step.name}, conf)
+    _activate(statements.spark)
+    _use(statements, work.namespace)
+    before = work.table(step.name)
+    with work.lock:
+        work.before[step.name] = None if before is None else before.snapshot_id
+    left_out: list[CheckResult] = []
+    for number, flow in enumerate(step.flows):
+        frame = _frame(work, statements, step, flow)
+        frame, results = dropped(step.dataset.checks, step.name, frame)
+        _raise_failed(results)
+        left_out += results
+        write(statements, step, frame, there=before is not None or number > 0, first=number == 0)
+    after = work.table(step.name)
+    assert after is not None
+    reader = StageReader(work, statements, step)
+    checked = evaluate(
+        step.local_checks, step.name, staged(statements, step, before, after), reader.read, _binder(work, statements)
+    )
+    return _result(step, began, figures(before, after), (*left_out, *checked))
+
+
+def _result(step: Step, began: float, figures: Figures, checks: tuple[CheckResult, ...]) -> StageResult:
+    _raise_failed(checks)
+    target = None if step.dataset.is_view else step.name
+    mode = step.dataset.kind.value if target is None else step.dataset.mode
+    return StageResult(step.name, target, mode, time.perf_counter() - began, figures, checks)
+
+
+def cross_checks(work: Work, step: Step) -> tuple[CheckResult, ...]:
+    """The checks between tables, once everything is staged."""
+    statements = work.tx
+    _activate(statements.spark)
+
+    def read(name: str) -> DataFrame:
+        return statements.spark.table(name) if "." not in name else statements.table(name)
+
+    def whole(over: Over) -> DataFrame:
+        return read(step.name)
+
+    with running(StageReader(work, statements, step), work.params):
+        return evaluate(step.cross_checks, step.name, whole, read, _binder(work, statements))
+
+
+def staged(
+    statements: Statements, step: Step, before: LoadedTable | None, after: LoadedTable
+) -> Callable[[Over], DataFrame]:
+    """The table as it will be, or what the run adds to it, which for anything but an append is all of it."""
+
+    def frame_of(over: Over) -> DataFrame:
+        since = None if before is None else before.snapshot_id
+        if over == "table" or step.dataset.mode != "append" or since is None:
+            return statements.table(step.name)
+        if since == after.snapshot_id:
+            return statements.table(step.name).where("false")
+        return between(statements, step.name, since, after.snapshot_id)
+
+    return frame_of
+
+
+def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFrame:
+    """What a flow's query gives."""
+    reader = StageReader(work, statements, step)
+    with running(reader, work.params):
+        if flow.function is None:
+            made: Any = flow.sql
+        else:
+            given = {parameter: reader.read(name) for parameter, name in flow.parameters.items()}
+            given |= _reserved(flow.function, statements.spark, work.params)
+            made = bound(flow.function, work.outside, statements.spark)(**given)
+    if isinstance(made, str):
+        args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
+        made = statements.sql(made, args)
+    if not isinstance(made, DataFrame):
+        raise InvalidPipeline(
+            f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"
+        )
+    if made.isStreaming:
+        raise InvalidPipeline(
+            f"{flow.where}: {flow.name} returned a stream, which never ends, and a run does. Read what is new with "
+            f"dp.read_new('…'), or write each batch of the stream with lakepact.pipelines.sink"
+        )
+    schema = step.dataset.schema
+    if isinstance(schema, str):
+        schema = StructType.fromDDL(schema)
+    return made if schema is None else made.to(schema)
+
+
+def _reserved(function: Callable[..., Any], spark: SparkSession, params: Mapping[str, str]) -> dict[str, Any]:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    taken = set(parameters_of(function))
+    values = {"spark": spark, "params": dict(params)}
+    return {name: values[name] for name in names if name in values and name not in taken}
+
+
+def _use(statements: Statements, namespace: str | None) -> None:
+    """Names without a namespace are the pipeline's."""
+    if namespace is not None:
+        statements.sql(f"USE {quoted(statements.catalog)}.{quoted(namespace)}")
+
+
+def _activate(spark: SparkSession) -> None:
+    """`SparkSession.active()` in this thread is the stage's session. The thread is the run's own, so nobody minds."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def _binder(work: Work, statements: Statements) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return lambda function: bound(function, work.outside, statements.spark)
+
+
+def _raise_failed(results: tuple[CheckResult, ...]) -> None:
+    failed = [result for result in results if not result.holds]
+    if failed:
+        raise CheckFailed(failed)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip()
+    # Spark's errors go on with the plan and Java's stack; the first lines say what is wrong.
+    return f"{type(error).__name__}: " + "\n".join(text.splitlines()[:6])

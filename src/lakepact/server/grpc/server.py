@@ -1,0 +1,158 @@
+"""The gRPC server: one port, the transactions, health and reflection; and what every call pays for.
+
+A client that goes away, or whose deadline passes, does not stop what it asked for: whether a commit happens must not
+hang on a connection. So a call's work is a task of its own, which the server waits for before it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+import structlog
+from google.protobuf import message_factory
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from lakepact.errors import InvalidSetting, LakepactError
+from lakepact.iceberg.fields import JsonObject
+from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
+from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
+from lakepact.server.metrics import Metrics
+from lakepact.v1 import transactions_pb2 as pb
+
+_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+_OPERATION: Final = "grpc{}"
+"""The operation in metrics and logs: REST has some of the same names."""
+
+_LAST_WORDS_S: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class GrpcServer:
+    def __init__(
+        self,
+        service: TransactionsService,
+        *,
+        host: str,
+        port: int,
+        metrics: Metrics,
+        max_message_bytes: int,
+        log_request: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._handlers = service.handlers()
+        self._host = host
+        self._port = port
+        self._metrics = metrics
+        self._max_message_bytes = max_message_bytes
+        self._log_request = log_request
+        self._work: set[asyncio.Task[Any]] = set()
+        self._server: Any = None
+        self._health: Any = None
+        metrics.operations_are(_OPERATION.format(name) for name in self._handlers)
+
+    async def start(self) -> int:
+        """Listen and serve. Returns the port, which may have been left to the system."""
+        options = [
+            ("grpc.max_receive_message_length", self._max_message_bytes),
+            # Several worker processes share the port. That nobody else does was made sure of before.
+            ("grpc.so_reuseport", 1),
+        ]
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers((self._generic_handler(),))
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        try:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            port: int = server.add_insecure_port(f"{host}:{self._port}")
+        except RuntimeError as error:
+            raise InvalidSetting(
+                f"cannot listen for gRPC on {self._host} port {self._port}: {error}; correct --host or --grpc-port"
+            ) from None
+        await server.start()
+        self._server = server
+        for name in ("", SERVICE):
+            await self._health.set(name, _SERVING)
+        return port
+
+    async def stop(self, within_s: float = 30.0) -> None:
+        """Take no more calls, and finish those under way. After this time whoever still waits is cut off."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        until_s = time.monotonic() + within_s
+        await self._health.enter_graceful_shutdown()
+        ending = asyncio.create_task(server.stop(within_s))
+        await self._finish(until_s)
+        # Whoever watches our health would go on for ever: once the work is done, there are only last words to send.
+        await server.stop(min(_LAST_WORDS_S, max(0.0, until_s - time.monotonic())))
+        await ending
+        # Their clients are gone. What they asked for is finished all the same.
+        await self._finish(until_s)
+
+    async def _finish(self, until_s: float) -> None:
+        while self._work and time.monotonic() < until_s:
+            await asyncio.wait(set(self._work), timeout=until_s - time.monotonic())
+
+    def _generic_handler(self) -> Any:
+        methods = {
+            method.name: self._method(method.name, method.input_type, method.output_type)
+            for method in pb.DESCRIPTOR.services_by_name["Transactions"].methods
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _method(self, name: str, input_type: Any, output_type: Any) -> Any:
+        handler = self._handlers[name]
+
+        async def call(request: Any, context: Any) -> Any:
+            # Shielded: the call may be cancelled, the work may not.
+            task = asyncio.create_task(self._answer(name, handler, request, _source(context)))
+            self._work.add(task)
+            task.add_done_callback(self._work.discard)
+            answer, failure = await asyncio.shield(task)
+            if failure is not None:
+                code, status = failure
+                await context.abort(code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(
+            call,
+            request_deserializer=message_factory.GetMessageClass(input_type).FromString,
+            response_serializer=message_factory.GetMessageClass(output_type).SerializeToString,
+        )
+
+    async def _answer(self, name: str, handler: Handler, request: Any, source: JsonObject) -> tuple[Any, Any]:
+        """The answer, or the status of a call that failed."""
+        began = time.perf_counter()
+        self._metrics.request_began()
+        code, failure, answer = grpc.StatusCode.OK, None, None
+        try:
+            answer = await handler(request, source)
+        except Exception as error:
+            if not isinstance(error, LakepactError):
+                _log.error("a gRPC call failed", operation=name, exc_info=error)
+            failure = status_of(error)
+            code = failure[0]
+        seconds = time.perf_counter() - began
+        self._metrics.request_ended(_OPERATION.format(name), http_status(code), seconds)
+        if self._log_request is not None:
+            line = {
+                "method": "GRPC",
+                "operation": _OPERATION.format(name),
+                "status": code.name,
+                "duration_ms": round(seconds * 1000, 2),
+            }
+            transaction = getattr(answer, "transaction", None)
+            self._log_request(line if transaction is None else {**line, "transaction_id": transaction.transaction_id})
+        return answer, failure
+
+
+def _source(context: Any) -> JsonObject:
+    metadata = dict(context.invocation_metadata() or ())
+    return {"kind": "grpc", "client": metadata.get("user-agent"), "principal": None}

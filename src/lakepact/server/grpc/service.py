@@ -1,0 +1,156 @@
+"""The six calls, each a few words of the catalog's. They raise to refuse; what that looks like is `status`'s.
+
+A conflict is no error but an answer: the transaction has come to its end, and the answer says which one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from lakepact.catalog import Call, Catalog
+from lakepact.catalog.errors import AnswerLost, Refusal
+from lakepact.catalog.overlay import ClosedTransaction
+from lakepact.errors import LakepactError
+from lakepact.iceberg.fields import JsonObject
+from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.model import State, TransactionRecord
+from lakepact.server.grpc import requests
+from lakepact.server.grpc.answers import transaction_of
+from lakepact.server.rest.errors import NoSuchTransaction, NoSuchWarehouse
+from lakepact.v1 import transactions_pb2 as pb
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"].full_name
+
+Handler: TypeAlias = Callable[[Any, JsonObject], Awaitable[Any]]
+"""From a message, and who sent it, to the answer."""
+
+
+class TransactionsService:
+    def __init__(self, catalogs: Mapping[str, Catalog], default: str) -> None:
+        self._catalogs = catalogs
+        self._default = default
+
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the proto file gives them."""
+        return {
+            "BeginTransaction": self._begin,
+            "PrepareTransaction": self._prepare,
+            "CommitTransaction": self._commit,
+            "AbortTransaction": self._abort,
+            "GetTransaction": self._get,
+            "ListTransactions": self._list,
+        }
+
+    async def _begin(self, request: pb.BeginTransactionRequest, source: JsonObject) -> pb.BeginTransactionResponse:
+        catalog = self._catalog(request.warehouse)
+        key = requests.key_of(request.idempotency_key)
+        name = catalog.warehouse.name
+        hashed = requests.begin_hash(request, name) if key is not None else ""
+        call = Call(key or catalog.new_id(), "beginTransaction", key is not None, hashed, source, name)
+        record = await catalog.transactions.begin(
+            call,
+            ttl_s=requests.ttl_of(request),
+            isolation=requests.isolation_of(request.isolation),
+            properties=dict(request.properties),
+            read_only=request.read_only,
+        )
+        return pb.BeginTransactionResponse(transaction=transaction_of(record, name))
+
+    async def _prepare(
+        self, request: pb.PrepareTransactionRequest, source: JsonObject
+    ) -> pb.PrepareTransactionResponse:
+        catalog, record = await self._asked(request)
+        key = requests.key_of(request.idempotency_key)
+        call = _call(catalog, record.id, "prepareTransaction", source)
+        edits = requests.edits_of(request.changes)
+        try:
+            if edits:
+                digest = requests.digest_of(request.changes, catalog.warehouse.name)
+                await catalog.transactions.prepare_edits(call, edits, digest, key=key)
+            else:
+                await catalog.transactions.prepare(call)
+        except Refusal as refusal:
+            await _check_ended(catalog, record.id, refusal)
+        return pb.PrepareTransactionResponse(transaction=await _shown(catalog, record.id))
+
+    async def _commit(self, request: pb.CommitTransactionRequest, source: JsonObject) -> pb.CommitTransactionResponse:
+        requests.key_of(request.idempotency_key)
+        catalog, record = await self._asked(request)
+        if record.state is State.OPEN:
+            await _refuse_empty(catalog, record)
+        try:
+            done = await catalog.transactions.commit(_call(catalog, record.id, "commitTransaction", source))
+        except Refusal as refusal:
+            await _check_ended(catalog, record.id, refusal)
+            return pb.CommitTransactionResponse(transaction=await _shown(catalog, record.id))
+        try:
+            return pb.CommitTransactionResponse(transaction=await _shown(catalog, record.id))
+        except LakepactError as error:
+            # Whatever it is, it must not sound as if nothing had happened.
+            raise AnswerLost(done.transaction_id, error) from error
+
+    async def _abort(self, request: pb.AbortTransactionRequest, source: JsonObject) -> pb.AbortTransactionResponse:
+        catalog, record = await self._asked(request)
+        await catalog.transactions.abort(record.id)
+        return pb.AbortTransactionResponse(transaction=await _shown(catalog, record.id))
+
+    async def _get(self, request: pb.GetTransactionRequest, source: JsonObject) -> pb.GetTransactionResponse:
+        catalog, record = await self._asked(request)
+        return pb.GetTransactionResponse(transaction=await _shown(catalog, record.id))
+
+    async def _list(self, request: pb.ListTransactionsRequest, source: JsonObject) -> pb.ListTransactionsResponse:
+        catalog = self._catalog(request.warehouse)
+        states, size = requests.states_of(request.states), requests.page_size_of(request.page_size)
+        page = await catalog.transactions.list(states, request.page_token or None, size)
+        shown = [transaction_of(record, catalog.warehouse.name) for record in page.transactions]
+        return pb.ListTransactionsResponse(transactions=shown, next_page_token=page.after or "")
+
+    # --- which one ---
+
+    def _catalog(self, warehouse: str) -> Catalog:
+        catalog = self._catalogs.get(warehouse or self._default)
+        if catalog is None:
+            known = ", ".join(sorted(self._catalogs))
+            raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
+        return catalog
+
+    async def _asked(self, request: Any) -> tuple[Catalog, TransactionRecord]:
+        catalog = self._catalog(request.warehouse)
+        return catalog, await _record(catalog, requests.transaction_id_of(request.transaction_id))
+
+
+async def _record(catalog: Catalog, transaction_id: TransactionId) -> TransactionRecord:
+    record = await catalog.transactions.load(transaction_id)
+    if record is None:
+        raise NoSuchTransaction(
+            f"there is no transaction {transaction_id} in warehouse {catalog.warehouse.name}. If it was sent and is "
+            f"not here, it did not happen, or it is older than the key horizon"
+        )
+    return record
+
+
+async def _shown(catalog: Catalog, transaction_id: TransactionId) -> pb.Transaction:
+    record = await _record(catalog, transaction_id)
+    contents = await catalog.transactions.contents(transaction_id)
+    return transaction_of(record, catalog.warehouse.name, contents.writes)
+
+
+async def _check_ended(catalog: Catalog, transaction_id: TransactionId, refusal: Refusal) -> None:
+    """A refusal that is the transaction's own end is an answer. Any other is raised."""
+    record = await catalog.transactions.load(transaction_id)
+    if record is None or record.state is not State.FAILED:
+        raise refusal
+
+
+async def _refuse_empty(catalog: Catalog, record: TransactionRecord) -> None:
+    """Whoever commits nothing has probably forgotten to prepare."""
+    contents = await catalog.transactions.contents(record.id)
+    if not contents.writes and not contents.reads:
+        raise ClosedTransaction(
+            f"nothing has been staged in transaction {record.id}; prepare it with its changes first, or abort it"
+        )
+
+
+def _call(catalog: Catalog, transaction_id: TransactionId, operation: str, source: JsonObject) -> Call:
+    return Call(transaction_id, operation, source=source, warehouse=catalog.warehouse.name)

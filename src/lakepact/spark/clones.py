@@ -1,0 +1,143 @@
+"""A clone of the user's session, in which the catalogs of one lake are at another warehouse: inside a transaction.
+
+Spark binds the name of a catalog to one place for a session's life, and what is current in a session is current for all
+its threads. So a transaction works in a session of its own, which Spark makes for its streams in the same way: same
+context, same executors, same settings, temporary views and functions, but its own catalogs and its own `USE`. The
+user's session is never touched. Qualified names stay inside, too: `lake.sales.orders` is the transaction's.
+
+All that this package asks of Spark's Java side beyond PySpark's public interface is asked here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakepact.errors import InvalidSetting, LakepactError
+from lakepact.spark.settings import CatalogSettings
+from lakepact.spark.views import TemporaryViews
+
+_SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+
+
+class Clone:
+    """`catalogs` are where they should be, the first of them current. `conf` holds for this clone alone."""
+
+    def __init__(
+        self,
+        parent: SparkSession | Clone,
+        catalogs: Sequence[CatalogSettings],
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self._parent = parent if isinstance(parent, Clone) else None
+        source: SparkSession = parent.spark if isinstance(parent, Clone) else parent
+        self._java: Any = java_session(source).cloneSession()
+        self.spark: SparkSession = _wrapped(source, self._java)
+        self.catalog = catalogs[0].name
+        self._views = TemporaryViews(source._jvm, java_session(source), self._java)
+        self._lock = threading.Lock()
+        settings = {key: value for catalog in catalogs for key, value in catalog.to_conf().items()}
+        for key, value in {**settings, **(conf or {}), "spark.sql.defaultCatalog": self.catalog}.items():
+            self.spark.conf.set(key, value)
+        self._catalogs = self._attached(catalogs)
+
+    def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
+        own = {key: self.own(value) if isinstance(value, DataFrame) else value for key, value in values.items()}
+        self.catch_up()
+        return self.spark.sql(text, args, **own)
+
+    def own(self, frame: DataFrame) -> DataFrame:
+        """The same rows as a frame of this session: a frame is written by the session it belongs to."""
+        if frame.sparkSession is self.spark:
+            return frame
+        java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._java, frame._jdf.logicalPlan())  # type: ignore[union-attr]
+        return DataFrame(java, self.spark)
+
+    def catch_up(self) -> None:
+        """Take over the temporary views that have come or changed in the user's session."""
+        if self._parent is not None:
+            self._parent.catch_up()
+        with self._lock:
+            self._views.catch_up()
+
+    def close(self) -> None:
+        """Close the catalogs' connections. Frames of this session cannot be read any more."""
+        for catalog in self._catalogs:
+            catalog.close()
+
+    def _attached(self, catalogs: Sequence[CatalogSettings]) -> list[Any]:
+        """The catalogs, made now and looked at. Spark makes a catalog by the settings of the session that is active in
+        the thread: made later by somebody else's, it would be outside and nobody would notice."""
+        manager = self._java.sessionState().catalogManager()
+        found = []
+        with _active(self.spark, self._java):
+            for settings in catalogs:
+                catalog = manager.catalog(settings.name).icebergCatalog()
+                if catalog.properties().get("warehouse") != settings.warehouse:
+                    raise LakepactError(
+                        f"catalog {settings.name} is not at {settings.warehouse}: nothing is done in it"
+                    )
+                found.append(catalog)
+        return found
+
+
+def java_session(spark: SparkSession) -> Any:
+    java = getattr(spark, "_jsparkSession", None)
+    if java is None:
+        raise InvalidSetting(
+            "this session is a Spark Connect client, and transactions need the driver itself: run the program with "
+            "spark-submit, or start a session with lakepact.spark.session(...)"
+        )
+    return java
+
+
+def iceberg_jar(spark: SparkSession) -> str | None:
+    """The jar that a session's Iceberg comes from. None: it has none."""
+    java_session(spark)
+    jvm: Any = spark._jvm
+    try:
+        # Jars that were added to a session are not on the path that `Class.forName` knows by itself.
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        found = jvm.java.lang.Class.forName(_SPARK_CATALOG, False, loader)
+    except Exception:
+        return None
+    source = found.getProtectionDomain().getCodeSource()
+    return "" if source is None else str(source.getLocation()).rpartition("/")[2]
+
+
+def has_cached_frames(spark: SparkSession) -> bool:
+    return not java_session(spark).sharedState().cacheManager().isEmpty()
+
+
+def loaded_catalogs(spark: SparkSession) -> list[str]:
+    """The names of the catalogs that the session has used."""
+    java, jvm = java_session(spark), spark._jvm
+    names = java.sessionState().catalogManager().listCatalogs(jvm.scala.Option.empty())  # type: ignore[union-attr]
+    return str(names.mkString("\n")).split("\n")
+
+
+def _wrapped(source: SparkSession, java: Any) -> SparkSession:
+    from pyspark.sql.session import _monkey_patch_RDD
+
+    made = SparkSession(source.sparkContext, java)
+    # Making a session takes `rdd.toDF()` over for it. It belongs to the user's.
+    _monkey_patch_RDD(source)
+    return made
+
+
+@contextmanager
+def _active(spark: SparkSession, java: Any) -> Iterator[None]:
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(java)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -1,0 +1,30 @@
+"""Names as Spark's SQL wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakepact.client import Identifier, Name
+
+
+def quoted(parts: Identifier) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def full_name(name: Name, catalog: str, aliases: Collection[str] = ()) -> str:
+    """A table in SQL: `"sales.orders"`, `"lake.sales.orders"` or `("sales", "orders")`.
+
+    Of a string with three parts or more the first is taken for the catalog if there is one of that name: a catalog must
+    not be named like a namespace anyway, or Spark itself mistakes them. A single name is left to Spark, which looks in
+    the namespace in use.
+    """
+    parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    if not parts or not all(parts):
+        raise ValueError(
+            f"{name!r} is no table: write 'sales.orders', or ('sales', 'orders') if a part has a dot in it"
+        )
+    if len(parts) == 1:
+        return quoted(parts)
+    if isinstance(name, str) and len(parts) > 2 and parts[0] in {catalog, *aliases}:
+        parts = parts[1:]
+    return quoted((catalog, *parts))

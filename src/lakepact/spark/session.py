@@ -1,0 +1,59 @@
+"""A Spark session that knows Lakepact: made here, or made by others with these settings, or there already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from lakepact.spark.clones import iceberg_jar
+from lakepact.spark.runtimes import check_loaded
+from lakepact.spark.settings import DEFAULT_CATALOG, conf, merged
+
+
+def session(
+    master: str | None = None,
+    *,
+    uri: str,
+    warehouse: str = "main",
+    catalog: str = DEFAULT_CATALOG,
+    token: str | None = None,
+    jars: str | Path | None = None,
+    app_name: str = "lakepact",
+    **settings: str,
+) -> SparkSession:
+    """A session with the right runtimes, and with the server as its default catalog.
+
+    `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
+    session already, that one is returned, with the settings that can still be changed; it must have the runtime.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, uri=uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars).getOrCreate()
+    check_session(spark)
+    return spark
+
+
+def configure(
+    builder: SparkSession.Builder,
+    *,
+    uri: str,
+    warehouse: str = "main",
+    catalog: str = DEFAULT_CATALOG,
+    token: str | None = None,
+    jars: str | Path | None = None,
+) -> SparkSession.Builder:
+    """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
+    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars)
+    for key, value in merged(own, getattr(builder, "_options", {}), pyspark.__version__).items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises `InvalidSetting` if the session cannot work with Lakepact, and says what to do."""
+    check_loaded(iceberg_jar(spark), spark.version)

@@ -1,0 +1,142 @@
+"""Statements of a transaction: SQL, reads and writes in its own session. One that fails makes all of it unfit.
+
+A statement may stage more than one change, and Spark does not say what it had done when it failed. So after a failure
+there is only one safe end, however the caller takes the error. What only reads stages nothing, and harms nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from lakepact.client import Name
+from lakepact.errors import InvalidRequest
+from lakepact.spark.clones import Clone
+from lakepact.spark.errors import TransactionUnfit, conflict_in
+from lakepact.spark.names import full_name
+from lakepact.spark.writers import Mode, Write, writer_for
+
+T = TypeVar("T")
+
+_SHOWN: Final = 200
+
+
+class Fitness:
+    """Whether a transaction may still be committed. Shared by everybody who works in it, in any thread."""
+
+    def __init__(self, transaction_id: str) -> None:
+        self._transaction_id = transaction_id
+        self._lock = threading.Lock()
+        self._failure: tuple[str, BaseException] | None = None
+
+    def check(self) -> None:
+        """Raises `TransactionUnfit`, caused by the first failure."""
+        failure = self._failure
+        if failure is not None:
+            raise TransactionUnfit(self._transaction_id, failure[0]) from failure[1]
+
+    def guard(self, what: str, work: Callable[[], T]) -> T:
+        """Do a statement. Raises `Conflict` if it failed because somebody else was faster, else what Spark raised."""
+        self.check()
+        try:
+            return work()
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or (_shortened(what), error)
+            conflict = conflict_in(error)
+            if conflict is None:
+                raise
+            raise conflict from error
+
+
+class Statements:
+    """What a transaction, and each stage of it, can do."""
+
+    def __init__(self, clone: Clone | None, fitness: Fitness, aliases: Collection[str]) -> None:
+        self._within = clone
+        self._fitness = fitness
+        self._aliases = aliases
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session inside. What is done with it directly is in the transaction, but a failure in it goes unnoticed
+        unless the error ends the block."""
+        return self._clone.spark
+
+    @property
+    def catalog(self) -> str:
+        """The name of the catalog inside, which is also the current one."""
+        return self._clone.catalog
+
+    def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
+        """Run a statement. Names without a catalog are the transaction's, and so are those with the lake's catalog;
+        temporary views are those of your session. `args` and `values` as in `spark.sql`."""
+        return self._fitness.guard(text, lambda: self._clone.sql(text, args, **values))
+
+    def table(self, name: Name) -> DataFrame:
+        """A table as the transaction sees it, with what is staged."""
+        self._fitness.check()
+        return self._clone.spark.table(self._full_name(name))
+
+    def write(
+        self,
+        frame: DataFrame,
+        table: Name,
+        mode: Mode = "append",
+        *,
+        keys: str | Sequence[str] = (),
+        partitioned_by: str | Column | Sequence[str | Column] = (),
+        properties: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        format: str = "iceberg",
+    ) -> None:
+        """Stage the rows of a frame.
+
+        append                add them; columns go by name
+        overwrite             they are all there is
+        overwrite_partitions  they replace the partitions they have rows for
+        merge                 they replace rows with the same `keys`, and are added where there are none
+        create                they are a new table, `partitioned_by` columns, or `days(at)`, `bucket(16, id)`
+        create_or_replace     the same, in place of the table that is there, whose history is kept
+
+        `properties` are of a table that is created, `options` those of the format's own writer.
+        """
+        writer = writer_for(format)
+        wish = Write(
+            mode,
+            (keys,) if isinstance(keys, str) else tuple(keys),
+            (partitioned_by,) if isinstance(partitioned_by, str | Column) else tuple(partitioned_by),
+            dict(properties or {}),
+            {key: _option(value) for key, value in (options or {}).items()},
+        )
+        name = self._full_name(table)
+        wish.check(name)
+        if frame.isStreaming:
+            raise InvalidRequest(
+                f"{name}: a stream never ends, and a transaction does. Write each batch: "
+                f"stream.writeStream.foreachBatch(lambda batch, number: …)"
+            )
+        self._fitness.guard(
+            f"{mode} {name}", lambda: writer.write(self._clone.spark, self._clone.own(frame), name, wish)
+        )
+
+    @property
+    def _clone(self) -> Clone:
+        if self._within is None:
+            raise RuntimeError("the transaction has not begun: use `with lake.transaction() as tx:`, or call begin()")
+        return self._within
+
+    def _full_name(self, name: Name) -> str:
+        return full_name(name, self.catalog, self._aliases)
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

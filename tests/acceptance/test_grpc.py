@@ -1,0 +1,121 @@
+"""`lakepact serve --grpc-port` as its operator meets it: a real process, a stock client, real signals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from lakepact.v1 import transactions_pb2 as pb
+from lakepact.v1 import transactions_pb2_grpc
+from tests.support.server import Server, running_server
+
+SERVICE = "lakepact.v1.Transactions"
+
+
+def address(server: Server) -> str:
+    # The last one: a server before it may have written into the same log.
+    found: list[str] = re.findall(r"^gRPC listens on (127\.0\.0\.1:\d+)$", server.log.read_text(), re.MULTILINE)
+    assert found, server.told()
+    return found[-1]
+
+
+@contextmanager
+def connected(server: Server) -> Iterator[Any]:
+    with grpc.insecure_channel(address(server), [("grpc.enable_http_proxy", 0)]) as channel:
+        yield channel
+
+
+def test_it_says_where_it_listens_what_it_offers_and_that_it_serves(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--grpc-port", "0") as server, connected(server) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        answer = health.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=30)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        [listed] = list(reflection.ServerReflectionInfo(iter([asked]), timeout=30))
+        assert {SERVICE, "grpc.health.v1.Health"} <= {one.name for one in listed.list_services_response.service}
+        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE)
+        [described] = list(reflection.ServerReflectionInfo(iter([asked]), timeout=30))
+        assert described.file_descriptor_response.file_descriptor_proto
+
+
+def test_without_the_option_there_is_no_grpc(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        assert "gRPC" not in server.log.read_text()
+
+
+def test_on_sigterm_watchers_are_told_and_the_process_ends_with_0(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--grpc-port", "0") as server, connected(server) as channel:
+        begun = transactions_pb2_grpc.TransactionsStub(channel).BeginTransaction(
+            pb.BeginTransactionRequest(), timeout=30
+        )
+        assert begun.transaction.state == pb.TS_OPEN
+        watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert next(watching).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert server.process.wait(60) == 0
+        # A watcher does not hold it up until the last deadline.
+        assert time.monotonic() - began < 20
+    # What was acknowledged is still there.
+    with running_server(tmp_path, "--grpc-port", "0") as server, connected(server) as channel:
+        request = pb.GetTransactionRequest(transaction_id=begun.transaction.transaction_id)
+        found = transactions_pb2_grpc.TransactionsStub(channel).GetTransaction(request, timeout=30)
+        assert found.transaction == begun.transaction
+
+
+def test_several_workers_share_the_port(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--grpc-port", "0", "--workers", "2") as server:
+        begun = set()
+        for _ in range(6):
+            # A channel is one connection, and each goes to one of the workers.
+            with connected(server) as channel:
+                stub = transactions_pb2_grpc.TransactionsStub(channel)
+                begun.add(stub.BeginTransaction(pb.BeginTransactionRequest(), timeout=30).transaction.transaction_id)
+        with connected(server) as channel:
+            stub = transactions_pb2_grpc.TransactionsStub(channel)
+            listed = stub.ListTransactions(pb.ListTransactionsRequest(states=[pb.TS_OPEN]), timeout=30)
+            assert {one.transaction_id for one in listed.transactions} == begun
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_port_that_is_taken_is_an_error_with_its_name(tmp_path: Path, shared: bool) -> None:
+    with socket.socket() as taken:
+        if shared:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "lakepact", "serve", "--port", "0", "--grpc-port", port]
+        ended = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "--grpc-port" in ended.stderr
+
+
+def test_the_example_in_the_docs_runs(root: Path, tmp_path: Path) -> None:
+    example = (root / "docs" / "grpc.md").read_text().split("```python\n", 1)[1].split("```", 1)[0]
+    with running_server(tmp_path / "server", "--grpc-port", "0") as server:
+        example = example.replace("http://127.0.0.1:8181", server.url).replace("127.0.0.1:8182", address(server))
+        (tmp_path / "example.py").write_text(example)
+        result = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines()[-1] == "applied: daily and orders, at one instant"
+        lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
+        logged = [line for line in lines if line.get("operation") == "grpcCommitTransaction"]
+        assert [line["status"] for line in logged] == ["OK"]
+        assert logged[0]["transaction_id"]

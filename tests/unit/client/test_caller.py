@@ -1,0 +1,107 @@
+"""A request is repeated under one key until there is an outcome, and the outcome is never guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakepact.client import Conflict, NotFound, Refused, Retry, Unauthorized, Unavailable, Unknown
+from lakepact.client.http import Answer
+from tests.unit.client.script import BUSY, LOST, NOT_SENT, OK, Reply, Script, StillMachine, caller, refusal
+
+WITHOUT_A_WORD = Answer(503)
+
+
+def test_every_attempt_of_a_change_carries_the_same_key() -> None:
+    script = Script([LOST, BUSY, Answer(504), NOT_SENT, OK])
+    assert caller(script).change("POST", "{prefix}/namespaces", body={"namespace": ["a"]}) is OK
+    assert len(script.sent) == 5
+    assert len({sent.key for sent in script.sent}) == 1
+    assert script.sent[0].key is not None
+    assert {sent.target for sent in script.sent} == {"/v1/main/namespaces"}
+
+
+def test_two_changes_have_two_keys() -> None:
+    script = Script([OK, OK])
+    calls = caller(script)
+    calls.change("POST", "a")
+    calls.change("POST", "a")
+    assert script.sent[0].key != script.sent[1].key
+
+
+@pytest.mark.parametrize(
+    ("replies", "error"),
+    [
+        ([NOT_SENT] * 3, Unavailable),
+        ([BUSY] * 3, Unavailable),
+        ([LOST] * 3, Unknown),
+        ([Answer(504)] * 3, Unknown),
+        ([Answer(500)] * 3, Unknown),
+        # Somebody in between who does not say when to come back may have passed it on.
+        ([WITHOUT_A_WORD] * 3, Unknown),
+        # What was certainly not heard says nothing about an attempt before.
+        ([LOST, NOT_SENT, NOT_SENT], Unknown),
+        ([NOT_SENT, BUSY, Answer(502)], Unknown),
+    ],
+)
+def test_a_change_without_an_answer_is_unavailable_only_if_it_was_never_heard(
+    replies: list[Reply], error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        caller(Script(replies), retry=Retry(attempts=3)).change("POST", "a", key="k")
+    if isinstance(raised.value, Unknown):
+        assert raised.value.transaction_id == "k"
+        assert "lake.transactions.get('k')" in str(raised.value)
+
+
+def test_a_read_has_no_outcome_that_could_be_unknown() -> None:
+    with pytest.raises(Unavailable):
+        caller(Script([LOST, Answer(504), LOST]), retry=Retry(attempts=3)).read("a")
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    script = Script([refusal(404, "NoSuchTableException", "no table a.b")])
+    with pytest.raises(NotFound, match=r"no table a\.b"):
+        caller(script).read("a")
+    assert len(script.sent) == 1
+
+
+def test_a_refusal_of_who_asks_does_not_settle_what_was_heard_before() -> None:
+    with pytest.raises(Unknown):
+        caller(Script([LOST, refusal(401, "NotAuthorizedException")])).change("POST", "a")
+    with pytest.raises(Unauthorized):
+        caller(Script([NOT_SENT, refusal(401, "NotAuthorizedException")])).change("POST", "a")
+
+
+def test_pauses_grow_are_bounded_and_are_as_long_as_the_server_asks() -> None:
+    machine = StillMachine()
+    retry = Retry(attempts=6, first_pause_s=1.0, longest_pause_s=5.0)
+    caller(Script([NOT_SENT, NOT_SENT, NOT_SENT, NOT_SENT, BUSY, OK]), machine, retry).read("a")
+    assert machine.pauses == [1.0, 2.0, 2.5, 2.5, 2.5]
+
+
+def test_no_attempt_begins_after_the_deadline() -> None:
+    machine = StillMachine()
+    later = Answer(503, headers={"retry-after": "20"})
+    with pytest.raises(Unavailable, match="after 3 attempts"):
+        caller(Script([later] * 9), machine, Retry(attempts=9, deadline_s=50.0)).read("a")
+    assert machine.pauses == [20.0, 20.0]
+
+
+def test_a_server_that_says_500_is_not_asked_for_ever() -> None:
+    script = Script([Answer(500)] * 9)
+    with pytest.raises(Unavailable):
+        caller(script).read("a")
+    assert len(script.sent) == 3
+
+
+def test_a_conflict_names_the_tables_that_had_moved() -> None:
+    moved = [{"cell": "main/x", "identifier": {"namespace": ["a", "b"], "name": "t"}}, {"cell": "main/y"}]
+    with pytest.raises(Conflict) as raised:
+        caller(Script([refusal(409, "CommitFailedException", "moved", conflicts=moved)])).change("POST", "a")
+    assert raised.value.tables == (("a", "b", "t"),)
+    assert raised.value.server_type == "CommitFailedException"
+
+
+def test_an_error_that_is_no_document_is_shown_as_it_is() -> None:
+    with pytest.raises(Refused, match="<html>teapot"):
+        caller(Script([Answer(418, b"<html>teapot</html>")])).read("a")

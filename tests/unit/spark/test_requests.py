@@ -1,0 +1,123 @@
+"""What is asked wrongly is refused before Spark is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakepact.client import Conflict
+from lakepact.errors import InvalidRequest
+from lakepact.spark import TransactionUnfit, UnsupportedFormat
+from lakepact.spark.errors import conflict_in
+from lakepact.spark.names import full_name
+from lakepact.spark.statements import Fitness
+from lakepact.spark.writers import Write, writer_for
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("sales.orders", "`lake`.`sales`.`orders`"),
+        ("lake.sales.orders", "`lake`.`sales`.`orders`"),
+        ("other.sales.orders", "`lake`.`sales`.`orders`"),
+        ("sales.eu.orders", "`lake`.`sales`.`eu`.`orders`"),
+        (("sales", "a.b`c"), "`lake`.`sales`.`a.b``c`"),
+        (("lake", "sales", "orders"), "`lake`.`lake`.`sales`.`orders`"),
+        ("orders", "`orders`"),
+    ],
+)
+def test_names_are_those_of_the_lake(name: Any, full: str) -> None:
+    assert full_name(name, "lake", ["lake", "other"]) == full
+
+
+@pytest.mark.parametrize("name", ["", "sales.", ()])
+def test_an_empty_name_is_none(name: Any) -> None:
+    with pytest.raises(ValueError, match="is no table"):
+        full_name(name, "lake")
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ({"mode": "upsert"}, "append, overwrite"),
+        ({"mode": "merge"}, "keys="),
+        ({"keys": ["id"]}, "keys="),
+        ({"partitioned_by": ["day"]}, "tables that are created"),
+        ({"mode": "overwrite", "properties": {"a": "b"}}, "tables that are created"),
+        ({"mode": "merge", "keys": ["id"], "options": {"a": "b"}}, "takes no options"),
+    ],
+)
+def test_a_write_that_does_not_fit_together_is_refused(wish: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        Write(**wish).check("sales.orders")
+
+
+def test_delta_says_by_name_that_it_comes_later() -> None:
+    with pytest.raises(UnsupportedFormat, match="Delta tables cannot be written in a transaction yet"):
+        writer_for("delta").write(None, None, "sales.orders", Write())  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedFormat, match="delta or iceberg, not 'hudi'"):
+        writer_for("hudi")
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_the_first_failure_makes_a_transaction_unfit_for_good() -> None:
+    fitness = Fitness("0198")
+    assert fitness.guard("fine", lambda: 7) == 7
+    first = RuntimeError("disk full")
+    with pytest.raises(RuntimeError, match="disk full"):
+        fitness.guard("INSERT  INTO\n t", lambda: fail(first))
+    for _ in range(2):
+        with pytest.raises(TransactionUnfit, match=r"0198.*INSERT INTO t") as caught:
+            fitness.guard("SELECT 1", lambda: 7)
+        assert caught.value.__cause__ is first
+
+
+class Thrown:
+    """As Java's exceptions look from Python."""
+
+    def __init__(self, kind: str, message: str, cause: Thrown | None = None) -> None:
+        self._kind, self._message, self._cause = kind, message, cause
+
+    def getClass(self) -> Thrown:
+        return self
+
+    def getName(self) -> str:
+        return self._kind
+
+    def getMessage(self) -> str:
+        return self._message
+
+    def getCause(self) -> Thrown | None:
+        return self._cause
+
+
+class FromJava(Exception):
+    def __init__(self, thrown: Thrown) -> None:
+        self.java_exception = thrown
+
+
+def test_a_conflict_is_known_through_what_it_caused() -> None:
+    iceberg = "org.apache.iceberg.exceptions."
+    failed = Thrown(iceberg + "CommitFailedException", "orders has moved")
+    wrapped = Thrown("org.apache.spark.SparkException", "Writing job aborted", failed)
+    unfit = TransactionUnfit("0198", "INSERT")
+    unfit.__cause__ = FromJava(wrapped)
+    for error in (Conflict("x"), FromJava(failed), FromJava(wrapped), unfit):
+        assert conflict_in(error) is not None
+    too_old = Thrown(iceberg + "AlreadyExistsException", "cell 'x' …; this store keeps no older state. Abort")
+    found = conflict_in(FromJava(too_old))
+    assert found is not None and found.server_type == "SnapshotTooOldException"
+    for kind in ("AlreadyExistsException", "ValidationException"):
+        assert conflict_in(FromJava(Thrown(iceberg + kind, "no"))) is None
+    assert conflict_in(ValueError("no")) is None
+
+
+def test_a_conflict_in_a_statement_has_one_name() -> None:
+    thrown = FromJava(Thrown("org.apache.iceberg.exceptions.CommitFailedException", "orders has moved"))
+    with pytest.raises(Conflict, match="orders has moved") as caught:
+        Fitness("0198").guard("INSERT", lambda: fail(thrown))
+    assert caught.value.__cause__ is thrown
