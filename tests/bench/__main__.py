@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import cuts, latency, memory, rest, rounds, sql
+from tests.bench import cuts, latency, memory, overlay, rest, rounds, sql
 from tests.bench.report import say
 
 SECTIONS = {
@@ -16,6 +16,7 @@ SECTIONS = {
     "cuts": cuts.run,
     "memory": memory.run,
     "rest": rest.run,
+    "overlay": overlay.run,
 }
 
 

@@ -37,7 +37,7 @@ def name() -> str:
 @pytest.fixture
 def raw(lake: Lake, db: str) -> Iterator[str]:
     """Orders and customers; the third order is of nobody."""
-    lake.sql(f"CREATE TABLE {db}.raw_orders AS SELECT * FROM VALUES (1, 10, 5.0), (2, 11, 7.5), (3, 99, 1.0) t(id, customer, amount)")
+    lake.sql(f"CREATE TABLE {db}.raw_orders AS SELECT * FROM VALUES (1, 10, 5D), (2, 11, 7.5D), (3, 99, 1D) t(id, customer, amount)")
     lake.sql(f"CREATE TABLE {db}.raw_customers AS SELECT * FROM VALUES (10, 'Ann'), (11, 'Bob') t(id, name)")
     yield db
 

@@ -443,7 +443,7 @@ SABOTAGES: Final = (
         "a look is content with what the process remembers of the log",
         "P1",
         "overlay.py",
-        "            grown = not sealed and await self._keeper.look_on(transaction_id, length)\n",
+        "            grown = await self._keeper.look_on(transaction_id, log, length)\n",
         "            grown = False\n",
         *_SHARED,
     ),

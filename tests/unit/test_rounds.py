@@ -157,6 +157,26 @@ def test_an_operation_in_an_overlay_takes_one_round_to_look_and_two_to_stage() -
     run(claim)
 
 
+def test_looks_of_a_cold_process_take_one_more_round_for_what_is_staged_meanwhile() -> None:
+    async def claim(world: World) -> None:
+        opened, (key,) = fresh_id(), keys(1)
+        await world.documents.count(lambda: world.cells.begin(opened))
+        await world.documents.count(lambda: world.cells.stage(opened, "first", {key: {"n": 0}}))
+        cold = world.another_process()
+        # The change lands after both looks have listed the log, each for itself, and before they look on.
+        (_, *looks), rounds = await world.documents.count(
+            lambda: asyncio.gather(
+                world.cells.stage(opened, "op", {key: {"n": 1}}),
+                cold.read_in(opened, [key], note=False),
+                cold.read_in(opened, [key], note=False),
+            )
+        )
+        assert [look[key].value for look in looks] == [{"n": 1}] * 2
+        assert rounds == 5
+
+    run(claim)
+
+
 def test_the_thousandth_staged_change_takes_as_many_rounds_as_the_first() -> None:
     async def claim(world: World) -> None:
         opened = fresh_id()

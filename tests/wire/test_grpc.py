@@ -271,6 +271,9 @@ async def test_transactions_are_listed_by_state_page_by_page(doors: Doors) -> No
     assert found == open_ids
     both = await doors.stub.ListTransactions(pb.ListTransactionsRequest(states=[pb.TS_PREPARED, pb.TS_ABORTED]))
     assert [one.transaction_id for one in both.transactions] == [prepared.transaction_id]
+    everything = await doors.stub.ListTransactions(pb.ListTransactionsRequest())
+    # The namespace, the table, and these. That the second phase is remembered is nobody's business.
+    assert len(everything.transactions) == 2 + 3 + 1
 
 
 # --- whole documents --------------------------------------------------------------------------------------------------
@@ -486,6 +489,17 @@ async def test_what_has_expired_holds_nothing_and_cannot_be_committed(everywhere
     assert late.code is grpc.StatusCode.FAILED_PRECONDITION
     assert (await doors.wire.commit([set_properties(a="b")], name="a")).status == 200
     assert (await doors.get(begun.transaction_id)).state == pb.TS_ABORTED
+
+
+async def test_over_rest_too_what_has_expired_is_closed(doors: Doors) -> None:
+    await doors.tables("a")
+    begun = await doors.begin(ttl=Duration(nanos=300_000_000))
+    await doors.prepare(begun.transaction_id, change("a", *append(1)))
+    until = begun.expire_time.seconds + begun.expire_time.nanos / 1e9
+    while time.time() <= until + 0.01:
+        await asyncio.sleep(0.05)
+    answer = await doors.wire.post(f"/transactions/{begun.transaction_id}/commit", {})
+    assert answer.refusal == (400, "BadRequestException")
 
 
 # --- once -------------------------------------------------------------------------------------------------------------

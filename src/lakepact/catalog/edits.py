@@ -21,7 +21,9 @@ from lakepact.errors import KeyReused
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.kernel.identity import TransactionId, timestamp_ms, uuid7
+from lakepact.kernel.model import TransactionRecord
 
+_GUARDS: Final = "guards"
 _PLACE: Final = "edits"
 """Where the digest is, among the answers of the transaction."""
 
@@ -144,6 +146,15 @@ def guard_id(transaction_id: TransactionId) -> TransactionId:
     """The id of the record that remembers what was staged in this transaction, after the transaction itself forgot."""
     digest = hashlib.sha256(f"edits of {transaction_id}".encode()).digest()
     return uuid7(timestamp_ms(transaction_id), int.from_bytes(digest[:10]))
+
+
+def guard_answer(transaction_id: TransactionId, operation: str, warehouse: str) -> JsonObject:
+    return {"operation": operation, "warehouse": warehouse, _GUARDS: transaction_id}
+
+
+def is_guard(record: TransactionRecord) -> bool:
+    """Whether this is such a record, which nobody needs to see."""
+    return _GUARDS in (record.answer or {})
 
 
 def other_changes(transaction_id: TransactionId) -> KeyReused:

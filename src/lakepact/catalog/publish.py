@@ -120,7 +120,7 @@ class Publisher:
                 return await self._fail(call, sealed, as_refusal(error))
             if not await write_files(self._parts.files, self._parts.tasks, draft):
                 continue
-            outcome = await decide(transaction)
+            outcome = await self._decided(transaction, decide)
             if not isinstance(outcome, Conflict):
                 return await self._ended(call, transaction, outcome, draft)
             if outcome.final:
@@ -143,7 +143,14 @@ class Publisher:
 
     async def _settled(self, call: Call, transaction: Transaction, decide: Decide) -> Done:
         draft = Draft(self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms())
-        return await self._ended(call, transaction, await decide(transaction), draft)
+        return await self._ended(call, transaction, await self._decided(transaction, decide), draft)
+
+    async def _decided(self, transaction: Transaction, decide: Decide) -> CommitResult | PrepareResult:
+        try:
+            return await decide(transaction)
+        except (WrongState, TransactionNotFound) as error:
+            # It has expired, or somebody has aborted it, since it was looked at.
+            raise closed(transaction.id, await self._parts.store.lookup(transaction.id)) from error
 
     async def _ended(
         self, call: Call, transaction: Transaction, outcome: CommitResult | PrepareResult, draft: Draft
@@ -187,7 +194,9 @@ class Publisher:
         kept = [write for write in sealed.writes if not _is_passing(write, never_were)]
         draft.now_ms = await self._common_time(draft.now_ms, kept, moved)
         writes = {write.key: await self._write(draft, write, moved.get(write.key)) for write in kept}
-        reads = {read.key: read.revision for read in sealed.reads if family_of(read.key) != "answers"}
+        # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
+        depends = sealed.reads if kept else ()
+        reads = {read.key: read.revision for read in depends if family_of(read.key) != "answers"}
         await self._secure_namespaces(sealed, writes, reads)
         plan = Transaction(
             sealed.id,

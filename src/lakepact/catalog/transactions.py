@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from lakepact.catalog.edits import Digest, TableEdit, guard_id, other_changes
+from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
 from lakepact.catalog.errors import BadRequest, CommitFailed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
@@ -81,7 +81,8 @@ class Transactions:
         """Those of this warehouse. A page may be short and still have a successor."""
         page = await self._parts.store.transactions(states, after=after, limit=limit)
         name = self._parts.warehouse.name
-        return TransactionPage(tuple(one for one in page.transactions if belongs_to(one, name)), page.after)
+        ours = (one for one in page.transactions if belongs_to(one, name) and not is_guard(one))
+        return TransactionPage(tuple(ours), page.after)
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float | None) -> TransactionRecord:
         await self._check_here(transaction_id)
@@ -148,7 +149,7 @@ class Transactions:
         await self._remember(call, digest)
 
     async def _remember(self, call: Call, digest: Digest) -> None:
-        answer = {"operation": call.operation, "warehouse": call.warehouse, "result": {"of": call.transaction_id}}
+        answer = guard_answer(call.transaction_id, call.operation, call.warehouse)
         await self._parts.store.commit(Transaction(guard_id(call.transaction_id), digest, answer=answer))
 
     async def commit(self, call: Call) -> Done:

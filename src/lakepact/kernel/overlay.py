@@ -43,7 +43,7 @@ class Overlay:
         self, transaction_id: TransactionId, log: StagingLog, outside: Sequence[Key]
     ) -> tuple[dict[Key, Cell], bool]:
         """These cells as of the transaction's instant, and whether the log had more than is remembered."""
-        length, sealed, noted = log.length, log.sealed, dict(log.seen)
+        length, noted = log.length, dict(log.seen)
         cells: dict[Key, Cell] = {}
         grown = False
 
@@ -52,8 +52,7 @@ class Overlay:
 
         async def look_on() -> None:
             nonlocal grown
-            # Nothing counts that comes after the seal.
-            grown = not sealed and await self._keeper.look_on(transaction_id, length)
+            grown = await self._keeper.look_on(transaction_id, log, length)
 
         await self._access.tasks.all([self._check_readable(transaction_id, log), look_on(), cut()])
         return cells, grown
@@ -64,7 +63,7 @@ class Overlay:
         pages: list[CellPage] = []
 
         async def refresh() -> None:
-            await self._keeper.refreshed(transaction_id)
+            await self._keeper.look_on(transaction_id, log, log.length)
 
         async def read_page() -> None:
             pages.append(await self._reader.page(prefix, after, limit, tombstones=True))

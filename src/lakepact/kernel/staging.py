@@ -101,7 +101,7 @@ class Staging:
             objection = log.outdated(transaction_id, planned_on) or _noted_otherwise(log, planned_on)
             if objection is not None:
                 # What is remembered may be old: this very operation may have been staged through another process.
-                if await self._keeper.look_on(transaction_id, place - 1):
+                if await self._keeper.look_on(transaction_id, log, place - 1):
                     continue
                 raise objection
             reads = {key: seen.revision for key, seen in planned_on.items() if not seen.staged and key not in log.seen}

@@ -105,21 +105,22 @@ class LogKeeper:
     async def refreshed(self, transaction_id: TransactionId) -> StagingLog:
         """The log up to now: what is remembered, and whatever any process has appended since."""
         log = await self.remembered(transaction_id)
+        await self.look_on(transaction_id, log, log.length)
+        return log
+
+    async def look_on(self, transaction_id: TransactionId, log: StagingLog, length: int) -> bool:
+        """Whether the log goes on beyond this length, of which the caller has taken account. What follows is folded in.
+
+        The log is the caller's own: two calls that read it for the first time at the same time have two of them.
+        """
+        grown = log.length > length
         while not log.sealed:
             entry = await self._access.staged_entry(transaction_id, log.length + 1)
             if entry is None:
                 break
             log.fold(entry)
-        return log
-
-    async def look_on(self, transaction_id: TransactionId, length: int) -> bool:
-        """Whether the log has grown beyond this length. If so, what was appended is folded in."""
-        entry = await self._access.staged_entry(transaction_id, length + 1)
-        if entry is None:
-            return False
-        (await self.remembered(transaction_id)).fold(entry)
-        await self.refreshed(transaction_id)
-        return True
+            grown = True
+        return grown
 
     async def append(self, log: StagingLog, entry: StagedEntry) -> bool:
         """Write the entry at its place, and fold what stands there now. Whether that is this operation."""

@@ -30,7 +30,7 @@ from lakepact.pipelines.lineage import observed
 from lakepact.pipelines.loading import load
 from lakepact.pipelines.positions import Progress, runs_document
 from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
-from lakepact.pipelines.stage import Work, cross_checks, perform
+from lakepact.pipelines.stage import Work, cross_checks, perform, use
 from lakepact.spark import SparkLake, SparkTransaction, connect
 
 Event: TypeAlias = Callable[[str, Literal["begun", "done", "failed", "again"], StageResult | None], None]
@@ -133,6 +133,7 @@ class Runner:
                 progress.without(wish.from_scratch),
             )
             self._create_namespaces(tx)
+            use(tx, pipeline.namespace)
             stages = self._stages(work)
             checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
             since = {table: progress.positions.get(stage, {}).get(table) for stage, table in work.read}

@@ -138,7 +138,7 @@ def _table(work: Work, step: Step, began: float) -> StageResult:
     conf = {key: value for flow in step.flows for key, value in flow.spark_conf.items()}
     statements = work.tx.stage({"lakepact.stage": step.name}, conf)
     _activate(statements.spark)
-    _use(statements, work.namespace)
+    use(statements, work.namespace)
     before = work.table(step.name)
     with work.lock:
         work.before[step.name] = None if before is None else before.snapshot_id
@@ -231,7 +231,7 @@ def _reserved(function: Callable[..., Any], spark: SparkSession, params: Mapping
     return {name: values[name] for name in names if name in values and name not in taken}
 
 
-def _use(statements: Statements, namespace: str | None) -> None:
+def use(statements: Statements, namespace: str | None) -> None:
     """Names without a namespace are the pipeline's."""
     if namespace is not None:
         statements.sql(f"USE {quoted(statements.catalog)}.{quoted(namespace)}")
