@@ -23,7 +23,7 @@ setup: ## make .venv with the pinned versions (quick when there is nothing to do
 	@command -v $(PYTHON) > /dev/null || { echo "There is no $(PYTHON) here. Lakepact needs Python 3.11 or newer: make setup PYTHON=..." >&2; exit 1; }
 	@$(IN) $(PYTHON) tools/setup_venv.py
 
-demo: setup ## move amounts while processes are killed, audit every cut, and show that nothing is lost
+demo: setup ## a shop on Spark: a pipeline publishes five tables at once, while checks fail and the server is killed
 	@$(IN) $(RUN) -m lakepact demo
 
 test: check ## every claim once: static checks, unit, property, conformance, simulation, crash, spec, acceptance

@@ -581,5 +581,10 @@ async def test_a_table_from_the_far_future_does_not_keep_others_from_their_recei
         strange.write_text(json.dumps({**left["metadata"], "last-updated-ms": 2**62}))
         body = {"name": LEFT, "metadata-location": f"file://{strange}", "overwrite": True}
         assert (await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/register", body)).status == 200
+        # Somebody commits to it: the new version is no older than the one before, so its own date is as strange.
+        assert (await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])))).status == 200
+        location = (await table(client, LEFT))["metadata-location"]
     receipts = receipts_in(tmp_path / "data" / "warehouse")
-    assert receipts[commit_key(f"file://{strange}")]["change"] == "register"
+    registered = [one for one in receipts.values() if one["metadata-location"] == f"file://{strange}"]
+    assert [one["change"] for one in registered] == ["register"]
+    assert receipts[commit_key(location)]["change"] == "commit"

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from typer.testing import CliRunner
 
 from lakepact import pipelines as dp
 from lakepact import spark as lp
+from lakepact.cli import app
 from lakepact.pipelines.results import State, Status
 from lakepact.spark import SparkLake
-from tests.support.spark import Lake, path_of
+from tests.support import jars
+from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -37,13 +45,14 @@ def name() -> str:
 @pytest.fixture
 def raw(lake: Lake, db: str) -> Iterator[str]:
     """Orders and customers; the third order is of nobody."""
-    lake.sql(f"CREATE TABLE {db}.raw_orders AS SELECT * FROM VALUES (1, 10, 5D), (2, 11, 7.5D), (3, 99, 1D) t(id, customer, amount)")
+    orders = "VALUES (1, 10, 5D), (2, 11, 7.5D), (3, 99, 1D) t(id, customer, amount)"
+    lake.sql(f"CREATE TABLE {db}.raw_orders AS SELECT * FROM {orders}")
     lake.sql(f"CREATE TABLE {db}.raw_customers AS SELECT * FROM VALUES (10, 'Ann'), (11, 'Bob') t(id, name)")
     yield db
 
 
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    return sorted(lake.sql(f"SELECT * FROM other.{table}"))
+    return sorted(lake.sql(f"SELECT * FROM other.{table}"), key=str)
 
 
 def receipt(lake: Lake, table: str) -> dict[str, Any]:
@@ -71,7 +80,7 @@ def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) ->
         def customers(raw_customers: DataFrame) -> DataFrame:
             return raw_customers.withColumn("letters", F.length("name"))
 
-        @dp.table(partition_cols=["bucket(4, id)"], table_properties={"owner": "shop"})
+        @dp.table(partition_cols=["bucket(4, id)"], table_properties={"team": "shop"})
         @dp.expect_references("customer", "customers", "id")
         @dp.expect_not_null("id", "amount")
         def facts() -> DataFrame:
@@ -93,21 +102,25 @@ def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) ->
 def test_a_graph_runs_as_one_transaction_and_stages_read_what_others_have_staged(
     lake: Lake, shared: SparkLake, raw: str, name: str
 ) -> None:
-    before = {table: lake.metadata(f"{raw}.{table}")["current-snapshot-id"] for table in ("raw_orders", "raw_customers")}
+    before = {
+        table: lake.metadata(f"{raw}.{table}")["current-snapshot-id"] for table in ("raw_orders", "raw_customers")
+    }
     result = dp.run(shop(name, raw, lake.spark), shared)
 
     assert result.state is State.COMMITTED
     assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
     assert rows(lake, f"{raw}.facts") == [(1, 10, 5, "Ann"), (2, 11, 7.5, "Bob")]
-    assert "clean" not in [row.name for row in lake.spark.catalog.listTables(f"lake.{raw}")]
+    assert "clean" not in lake.tables(raw)
     assert not lake.spark.catalog.tableExists("clean")
 
     # One transaction, so one instant.
     instants = {lake.metadata(f"{raw}.{table}")["last-updated-ms"] for table in ("customers", "facts", "daily")}
     assert len(instants) == 1
-    assert lake.metadata(f"{raw}.facts")["properties"]["owner"] == "shop"
+    assert lake.metadata(f"{raw}.facts")["properties"]["team"] == "shop"
     assert lake.metadata(f"{raw}.customers")["properties"]["comment"] == "who buys"
-    assert [field["transform"] for field in lake.metadata(f"{raw}.facts")["partition-specs"][-1]["fields"]] == ["bucket[4]"]
+    assert [field["transform"] for field in lake.metadata(f"{raw}.facts")["partition-specs"][-1]["fields"]] == [
+        "bucket[4]"
+    ]
 
     # What was checked, and how it went.
     statuses = {check.name: check.status for check in result.checks}
@@ -126,7 +139,9 @@ def test_a_graph_runs_as_one_transaction_and_stages_read_what_others_have_staged
     assert stages[f"{raw}.facts"].figures.bytes > 0
 
     # What was read is what the transaction has loaded, at the snapshots it saw; the receipts say so.
-    assert {one.table: one.snapshot_id for one in result.inputs} == {f"{raw}.{table}": id for table, id in before.items()}
+    assert {one.table: one.snapshot_id for one in result.inputs} == {
+        f"{raw}.{table}": id for table, id in before.items()
+    }
     found = receipt(lake, f"{raw}.daily")
     assert (found["lineage"], found["quality"]) == ("verified", "passed")
     assert found["source"]["kind"] == "pipeline"
@@ -215,7 +230,9 @@ def test_the_same_run_twice_at_once_is_committed_once(lake: Lake, shared: SparkL
                 attempts.append(who)
                 if other_first and attempts == [who]:
                     # Somebody else does the same run while this one is at it.
-                    thread = threading.Thread(target=dp.run, args=(pipeline("other", other_first=False), shared), kwargs={"run_id": "r"})
+                    thread = threading.Thread(
+                        target=dp.run, args=(pipeline("other", other_first=False), shared), kwargs={"run_id": "r"}
+                    )
                     thread.start()
                     thread.join()
                 return raw_customers
@@ -228,7 +245,9 @@ def test_the_same_run_twice_at_once_is_committed_once(lake: Lake, shared: SparkL
     assert len(rows(lake, f"{raw}.copies")) == 2
 
 
-def test_a_run_is_done_again_when_an_outside_writer_was_faster(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
+def test_a_run_is_done_again_when_an_outside_writer_was_faster(
+    lake: Lake, shared: SparkLake, raw: str, name: str
+) -> None:
     lake.sql(f"CREATE TABLE {raw}.copies AS SELECT * FROM {raw}.raw_customers")
     tries: list[int] = []
     with dp.Pipeline(name, namespace=raw) as pipeline:
@@ -300,8 +319,8 @@ def test_incremental_runs_neither_lose_nor_repeat_a_row(lake: Lake, shared: Spar
             result = dp.run(pipeline, shared)
             assert lake.ids(f"other.{db}.rows_in") == expected
             assert lake.one(f"SELECT sum(n) FROM other.{db}.counted") == len(expected)
-    [[last]] = [[one.since_snapshot_id] for one in result.inputs if one.table == f"{db}.raw"]
-    assert last is not None
+    [since] = [one.since_snapshot_id for one in result.inputs if one.table == f"{db}.raw"]
+    assert since is not None
 
     lake.sql(f"DELETE FROM other.{db}.raw WHERE id = 0")
     with pytest.raises(dp.PositionLost, match="skip_changes"):
@@ -319,7 +338,7 @@ def test_the_schema_grows_with_the_query_in_the_same_commit(lake: Lake, shared: 
     dp.run(pipeline("id"), shared)
     dp.run(pipeline("id, name"), shared)
     assert rows(lake, f"{raw}.merged") == [(10, "Ann"), (11, "Bob")]
-    assert sorted(rows(lake, f"{raw}.added"), key=str) == [(10, "Ann"), (10, None), (11, "Bob"), (11, None)]
+    assert rows(lake, f"{raw}.added") == [(10, "Ann"), (10, None), (11, "Bob"), (11, None)]
     assert len(rows(lake, f"{raw}.anew")) == 4
 
 
@@ -333,6 +352,20 @@ def test_only_a_part_may_run_and_reads_other_tables_as_they_are(
     assert [stage.name for stage in result.stages] == ["clean", f"{raw}.facts"]
     assert len(rows(lake, f"{raw}.facts")) == 2 + 3
     assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
+
+
+def test_a_part_must_not_take_new_rows_away_from_others(shared: SparkLake, raw: str, name: str) -> None:
+    with dp.Pipeline(name, namespace=raw) as pipeline:
+
+        @dp.temporary_view
+        def new() -> DataFrame:
+            return dp.read_new("raw_orders")
+
+        dp.table(name="one", sql="SELECT * FROM new")
+        dp.table(name="two", sql="SELECT * FROM new")
+
+    with pytest.raises(dp.InvalidPipeline, match=rf"also for {raw}\.two.*Run them together"):
+        dp.run(pipeline, shared, only=["one"])
 
 
 def test_unknown_inputs_are_an_error_before_anything_runs(shared: SparkLake, db: str, name: str) -> None:
@@ -404,14 +437,106 @@ def test_a_stream_that_is_restarted_is_in_both_tables_exactly_once(
     assert len(document["query-id"]) == 36
 
 
-def test_leftovers_of_a_failed_run_are_referenced_by_nothing(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
-    """The run that failed has written files. No live table knows them, and live tables are whole."""
-    with pytest.raises(dp.CheckFailed):
-        dp.run(shop(name, raw, lake.spark, known_only=False), shared)
-    lake.scan_everything()
-    live = {
-        path_of(file).name
-        for table in lake.tables(raw)
-        for (file,) in lake.sql(f"SELECT file_path FROM other.{raw}.{table}.all_files")
-    }
-    assert len(live) == 2 or len(live) > 0
+# --- the command ---
+
+FILE = """
+import os
+import signal
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakepact import pipelines as dp
+
+spark = SparkSession.active()
+dp.pipeline(namespace=dp.param("db"))
+
+
+@dp.table
+@dp.expect_rows(at_least=dp.param("least", 1), over="added")
+def copies() -> DataFrame:
+    return spark.table("raw_customers")
+
+
+@dp.materialized_view
+def counted(copies: DataFrame) -> str:
+    if dp.param("die", False):
+        assert dp.read("copies").count() == 2
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "SELECT count(*) AS n FROM copies"
+"""
+
+
+@pytest.fixture
+def file(lake: Lake, name: str) -> Path:
+    made = lake.folder / f"{name}.py"
+    made.write_text(FILE)
+    return made
+
+
+def test_a_killed_driver_leaves_nothing_and_the_rerun_succeeds(
+    lake: Lake, shared: SparkLake, raw: str, file: Path
+) -> None:
+    folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
+    told = [
+        "--param",
+        f"db={raw}",
+        "--param",
+        "die=true",
+        "--run-id",
+        "r1",
+        "--master",
+        "local[1]",
+        "--jars",
+        str(folder),
+    ]
+    command = [sys.executable, "-m", "lakepact", "run", str(file), "--uri", lake.server.url, *told]
+    quick = ["spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=1"]
+    killed = subprocess.run(
+        [*command, *(word for one in quick for word in ("--conf", one))],
+        cwd=lake.folder,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert f"{raw}.copies: staged, 2 rows" in killed.stderr
+    assert sorted(lake.tables(raw)) == ["raw_customers", "raw_orders"]
+
+    # What it has begun is still open, and in nobody's way.
+    assert any(one.properties.get("run-id") == "r1" for one in shared.plain.transactions.list("open"))
+    result = dp.run(file, shared, params={"db": raw}, run_id="r1")
+    assert result.state is State.COMMITTED
+    assert rows(lake, f"{raw}.counted") == [(2,)]
+    assert lake.scan_everything()[f"{raw}.copies"] == 2
+
+
+def test_the_command_runs_reports_and_says_how_it_ended_by_its_exit_code(lake: Lake, raw: str, file: Path) -> None:
+    def command(*more: str) -> Any:
+        return CliRunner().invoke(app, [*more, "--uri", lake.server.url])
+
+    arguments = ("run", str(file), "--param", f"db={raw}")
+    failed = command(*arguments, "--param", "least=3")
+    assert failed.exit_code == 1
+    assert "check-failed" in failed.stderr
+    assert "2 rows, and at least 3 were expected" in failed.stderr
+
+    done = command(*arguments, "--run-id", "monday", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = orjson.loads(done.stdout)
+    assert (found["state"], found["run_id"], found["quality"]) == ("committed", "monday", "passed")
+    again = command(*arguments, "--run-id", "monday")
+    assert again.exit_code == 0
+    assert "was committed before" in again.stdout
+    assert command("run", str(file)).exit_code == 2
+    # The session is not the command's own, so it is still there.
+    assert lake.one("SELECT 1") == 1
+
+    lake.sql(f"INSERT INTO other.{raw}.copies VALUES (50, 'from outside')")
+    shown = command("history", f"{raw}.copies")
+    assert shown.exit_code == 0, shown.stderr
+    outside, by_run = shown.stdout.split("\n\n")
+    assert "external" in outside and "declared-unverified" in outside and "not-checked" in outside
+    assert f"pipeline {file.stem}, run monday" in by_run
+    assert f"{raw}.raw_customers@" in by_run and "(verified)" in by_run
+    assert "passed, 1 checks" in by_run
+    assert "2 added, 2 in all" in by_run

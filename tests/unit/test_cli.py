@@ -256,6 +256,6 @@ def test_a_transaction_that_is_not_there_is_bad_input(store_url: str, transactio
 
 
 def test_the_demo_refuses_a_store_that_processes_cannot_share() -> None:
-    result = run("demo", "--store", "memory://")
+    result = run("demo", "bank", "--store", "memory://")
     assert result.exit_code == 2
     assert "memory://" in result.stderr

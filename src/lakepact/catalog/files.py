@@ -67,6 +67,10 @@ class MetadataFiles:
         self._held_bytes = 0
         self._on_cache = on_cache
 
+    def holds(self, location: str) -> bool:
+        """Whether this file is at hand."""
+        return location in self._cached
+
     async def table(self, location: str) -> MetadataFile:
         return await self._load(location, tables.read)
 

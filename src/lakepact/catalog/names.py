@@ -78,19 +78,22 @@ class Names:
             raise missing(identifier, Kind.VIEW)
         return pointer
 
-    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[Pointer]:
-        """These tables in one cut. All of them exist in it, or the first that does not is the refusal."""
+    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[str]:
+        """Where these tables' metadata is, in one cut. All of them exist in it, or the first that does not is refused.
+
+        Of each pointer only this much is looked at: they may be many.
+        """
         wanted = list(dict.fromkeys(identifiers))
         for _ in range(_ATTEMPTS):
             unknown = [one for one in wanted if one not in self._ids]
             if unknown:
                 await self._learn(cells, unknown)
             keys = [self._pointer_key(*self._ids[one]) for one in wanted]
-            found = zip(wanted, await cells.read_again(*keys), strict=True)
-            pointers = {one: Pointer.of(cell) for one, cell in found}
-            moved = [one for one, pointer in pointers.items() if pointer is None or pointer.identifier != one]
+            found = dict(zip(wanted, await cells.read_again(*keys), strict=True))
+            moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
-                return [pointer for one in identifiers if (pointer := pointers[one]) is not None]
+                locations = {one: str(cell.value["metadata-location"]) for one, cell in found.items() if cell.value}
+                return [locations[one] for one in identifiers]
             for one in moved:
                 self._ids.pop(one, None)
         raise Contended("the tables keep being renamed; send the request again")
@@ -120,6 +123,12 @@ class Names:
         self._ids[identifier] = kind, uuid
         if len(self._ids) > _MOST_REMEMBERED:
             self._ids.popitem(last=False)
+
+
+def _goes_by(cell: Cell, identifier: Identifier) -> bool:
+    """Whether this pointer's cell holds one, and it says this name."""
+    value = cell.value
+    return value is not None and value["name"] == identifier.name and tuple(value["namespace"]) == identifier.namespace
 
 
 def missing(identifier: Identifier, kind: Kind) -> Refusal:

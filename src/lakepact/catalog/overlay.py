@@ -54,7 +54,7 @@ class OverlayCells:
     def __init__(self, parts: Parts, transaction_id: TransactionId) -> None:
         self._parts = parts
         self._id = transaction_id
-        self._is_here = False
+        self._properties: Mapping[str, str] | None = None
 
     async def read(self, *keys: Key) -> list[Cell]:
         found = await self.read_many(keys, note=True)
@@ -64,7 +64,7 @@ class OverlayCells:
 
     async def scan(self, prefix: str, after: str | None, limit: int) -> CellPage:
         # A listing is no dependency: engines list everything when a name is unknown.
-        await self._check_here()
+        await self.properties()
         try:
             return await self._parts.store.scan_in(self._id, prefix, after, limit)
         except (WrongState, TransactionNotFound) as error:
@@ -72,7 +72,7 @@ class OverlayCells:
             return await self._parts.store.scan(prefix, after, limit)
 
     async def read_many(self, keys: Sequence[Key], *, note: bool) -> Mapping[Key, Cell]:
-        await self._check_here()
+        await self.properties()
         try:
             return await self._parts.store.read_in(self._id, keys, note=note)
         except (WrongState, TransactionNotFound) as error:
@@ -84,14 +84,14 @@ class OverlayCells:
             others = await self._parts.store.read([key for key in keys if key not in written])
             return {key: written[key] if key in written else others[key] for key in keys}
 
-    async def _check_here(self) -> None:
-        """A transaction is of one warehouse. Asked once: that never changes."""
-        if self._is_here:
-            return
-        record = await self._parts.store.lookup(self._id)
-        if record is None or not belongs_to(record, self._parts.warehouse.name):
-            raise closed(self._id, None)
-        self._is_here = True
+    async def properties(self) -> Mapping[str, str]:
+        """What the transaction was begun with. Asked once: it never changes, and a transaction is of one warehouse."""
+        if self._properties is None:
+            record = await self._parts.store.lookup(self._id)
+            if record is None or not belongs_to(record, self._parts.warehouse.name):
+                raise closed(self._id, None)
+            self._properties = record.properties
+        return self._properties
 
     async def _frozen(self, error: Exception) -> dict[Key, Cell]:
         """What a transaction wrote that was committed a short while ago. For any other the error stands."""
@@ -111,7 +111,11 @@ class OverlayWorker:
         self._cells = cells
 
     async def read(self, keys: Sequence[Key]) -> Mapping[Key, Cell]:
-        return await self._cells.read_many(keys, note=False)
+        """For a change: once the transaction has ended there is nothing to plan on, whatever may still be read."""
+        try:
+            return await self._parts.store.read_in(self._id, keys, note=False)
+        except (WrongState, TransactionNotFound) as error:
+            raise closed(self._id, await self._parts.store.lookup(self._id)) from error
 
     async def perform(self, call: Call, plan: Plan) -> Done:
         """Stage the change once, or say why not. Raises what a `Worker` raises; a refusal ends nothing."""
@@ -140,12 +144,8 @@ class OverlayWorker:
         )
 
     async def check_takes_changes(self) -> None:
-        record = await self._parts.store.lookup(self._id)
-        if record is None or not belongs_to(record, self._parts.warehouse.name):
-            raise closed(self._id, None)
-        if record.state is not State.OPEN:
-            raise closed(self._id, record)
-        if record.properties.get(READ_ONLY) == "true":
+        """Whether it is here and not read-only. Whether it is still open shows when it is read and staged into."""
+        if (await self._cells.properties()).get(READ_ONLY) == "true":
             raise BadRequest(f"transaction {self._id} is read-only; begin one that is not")
 
     async def _earlier(self, call: Call, draft: Draft) -> Done | None:

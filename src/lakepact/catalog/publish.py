@@ -67,10 +67,11 @@ class Publisher:
         self._mark = mark
         self._on_committed = on_committed
 
-    async def commit(self, call: Call) -> Done:
+    async def commit(self, call: Call, record: TransactionRecord) -> Done:
         """Publish the transaction of this call. Idempotent: once it has ended, its answer is given again."""
         store = self._parts.store
-        record = await self._record(call)
+        if record.state is State.ABORTED:
+            raise closed(call.transaction_id, record)
         if record.state in (State.COMMITTED, State.FAILED):
             return replay(record)
         if record.state is State.PREPARED:

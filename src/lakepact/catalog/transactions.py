@@ -153,9 +153,10 @@ class Transactions:
         await self._parts.store.commit(Transaction(guard_id(call.transaction_id), digest, answer=answer))
 
     async def commit(self, call: Call) -> Done:
-        await self._check_here(call.transaction_id)
-        return await self._publisher.commit(call)
+        return await self._publisher.commit(call, await self._check_here(call.transaction_id))
 
-    async def _check_here(self, transaction_id: TransactionId) -> None:
-        if await self.load(transaction_id) is None:
+    async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
+        record = await self.load(transaction_id)
+        if record is None:
             raise closed(transaction_id, None)
+        return record

@@ -5,7 +5,10 @@ options.py       options that several commands share
 output.py        text for people, `--json` for programs, and the exit codes
 configuration.py config show
 demo.py          demo
+graph.py         graph
+history.py       history
 namespaces.py    namespaces list, create, drop
+run.py           run
 serve.py         serve
 store.py         store probe
 tables.py        tables list, show, drop, rename, register

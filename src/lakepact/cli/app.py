@@ -12,7 +12,20 @@ import typer
 from typer.core import TyperGroup
 
 from lakepact import __version__
-from lakepact.cli import configuration, demo, namespaces, serve, store, tables, transactions, tx, upkeep
+from lakepact.cli import (
+    configuration,
+    demo,
+    graph,
+    history,
+    namespaces,
+    run,
+    serve,
+    store,
+    tables,
+    transactions,
+    tx,
+    upkeep,
+)
 from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
 from lakepact.errors import LakepactError
@@ -45,7 +58,10 @@ tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
+app.command("graph")(graph.graph)
+app.command("history")(history.history)
 app.command("recover")(upkeep.recover)
+app.command("run")(run.run)
 app.command("serve")(serve.serve)
 namespaces_app.command("create")(namespaces.create)
 namespaces_app.command("drop")(namespaces.drop)
@@ -72,6 +88,18 @@ app.add_typer(transactions_app, name="transactions")
 app.add_typer(tx_app, name="tx")
 
 
+class _StandardError:
+    """Writes log lines to whatever standard error is at that moment."""
+
+    def __init__(self, *_: object) -> None:
+        """structlog may give a logger's name; it is in the line already."""
+
+    def msg(self, line: str) -> None:
+        print(line, file=sys.stderr)
+
+    debug = info = warning = error = critical = exception = fatal = msg
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"lakepact {__version__}")
@@ -85,7 +113,7 @@ def lakepact(
     ] = False,
 ) -> None:
     # Standard output belongs to the answer.
-    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
+    structlog.configure(logger_factory=_StandardError)
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakepact.pipelines.placeholder import Placeholder
+
 
 def bound(function: Callable[..., Any], outside: SparkSession, inside: SparkSession) -> Callable[..., Any]:
     """The same function, with `inside` wherever its module says `outside`."""
@@ -22,7 +24,7 @@ def bound(function: Callable[..., Any], outside: SparkSession, inside: SparkSess
     view: dict[str, Any] = {}
     original = function.__globals__
     for name, value in original.items():
-        if value is outside:
+        if _is(value, outside):
             view[name] = inside
         elif isinstance(value, FunctionType) and value.__globals__ is original:
             view[name] = _copy(value, view, outside, inside)
@@ -42,7 +44,7 @@ def _copy(function: FunctionType, view: dict[str, Any], outside: SparkSession, i
 
 def _cell(cell: CellType, outside: SparkSession, inside: SparkSession) -> CellType:
     try:
-        return CellType(inside) if cell.cell_contents is outside else cell
+        return CellType(inside) if _is(cell.cell_contents, outside) else cell
     except ValueError:
         # Not filled yet.
         return cell
@@ -51,4 +53,8 @@ def _cell(cell: CellType, outside: SparkSession, inside: SparkSession) -> CellTy
 def _replaced(values: Mapping[str, Any] | None, outside: SparkSession, inside: SparkSession) -> dict[str, Any] | None:
     if values is None:
         return None
-    return {name: inside if value is outside else value for name, value in values.items()}
+    return {name: inside if _is(value, outside) else value for name, value in values.items()}
+
+
+def _is(value: object, outside: SparkSession) -> bool:
+    return value is outside or isinstance(value, Placeholder)

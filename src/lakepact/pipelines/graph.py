@@ -71,6 +71,22 @@ class Graph:
                 ]
         return _graph({name: step for name, step in self.steps.items() if name in chosen})
 
+    def left_out_of(self, part: Graph) -> dict[str, set[str]]:
+        """What else is made of the views of a part, without being in it, by view."""
+        found: dict[str, set[str]] = {}
+        for view in (name for name, step in part.steps.items() if step.dataset.is_view):
+            below, made = [view], set[str]()
+            while below:
+                one = below.pop()
+                for name, step in self.steps.items():
+                    if one in step.reads and name not in made:
+                        made.add(name)
+                        below += [name] if step.dataset.is_view else []
+            missing = {name for name in made if name not in part.steps and not self.steps[name].dataset.is_view}
+            if missing:
+                found[view] = missing
+        return found
+
     def ready(self, done: Iterable[str], begun: Iterable[str]) -> tuple[str, ...]:
         """What can begin now."""
         finished, started = set(done), set(begun)

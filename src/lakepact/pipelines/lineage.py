@@ -1,55 +1,96 @@
-"""What a transaction has really read, by what the server says it depends on. Observed, not declared.
+"""What a run has really read: observed, not declared.
 
-Whoever loads a table inside a transaction leaves two cells among those it has read: that of the name and that of the
-table. Names that led to nothing, or to a view, have no table.
+Two witnesses. The plans of the frames that stages were given and have made say which snapshot of which table each of
+them reads. And a serializable transaction depends on everything that was loaded in it, by whatever means: the server
+says so. What a stage only looked at on its way, through the session and under snapshot isolation, neither sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
 
 from lakepact.client import Change, LoadedTable, NotFound
 from lakepact.client.names import Identifier, shown
 from lakepact.kernel.keys import Key, segments_of
-from lakepact.pipelines.graph import Graph
-from lakepact.pipelines.positions import Position
 from lakepact.pipelines.results import Input
 from lakepact.spark import SparkLake, SparkTransaction
 
+_RELATION: Final = "DataSourceV2Relation"
+_ICEBERG: Final = "org.apache.iceberg.spark.source.SparkTable"
+_METADATA_TABLE: Final = "BaseMetadataTable"
 
-def observed(
+
+@dataclass(frozen=True, slots=True, order=True)
+class Seen:
+    """A table at a snapshot, in the plan of a frame."""
+
+    table: str
+    uuid: str
+    snapshot_id: int | None
+
+
+def seen_in(frame: DataFrame) -> frozenset[Seen]:
+    """The Iceberg tables that a frame reads, also in subqueries and behind views."""
+    return frozenset(one for plan in _plans(frame) for one in _leaves(plan))
+
+
+def inputs_of(
     lake: SparkLake,
     tx: SparkTransaction,
-    graph: Graph,
-    since: Mapping[str, Position | None],
+    seen: Mapping[Seen, Iterable[str]],
     before: Mapping[str, int | None],
+    since: Mapping[str, int | None],
 ) -> tuple[Input, ...]:
-    """The tables the transaction has read that it has not made itself, at the snapshots it saw.
-
-    `since` is where incremental reads began, `before` what the run's own tables were at when it began.
-    """
+    """What was read and not made by the run itself. `seen` says in which stages, `before` what the run's own tables
+    were at when it began, `since` where incremental reads have begun."""
+    found = {
+        (one.table, one.snapshot_id): Input(
+            one.table, one.uuid, one.snapshot_id, tuple(sorted(stages)), since.get(one.table)
+        )
+        for one, stages in sorted(seen.items(), key=lambda pair: str(pair[0]))
+        # One of the run's own tables is an input only as it was before.
+        if one.table not in before or (one.snapshot_id is not None and one.snapshot_id == before[one.table])
+    }
+    known = {table for table, _ in found}
     changes = lake.plain.transactions.get(tx.id).changes
     uuids = _tables(changes)
-    found: list[Input] = []
     for identifier in sorted(_names(changes)):
         name = shown(identifier)
-        step = graph.steps.get(name)
-        if step is not None and not step.reads_itself:
+        if name in known or name in before:
             continue
         table = _loaded(tx, identifier)
-        if table is None or table.uuid not in uuids:
+        if table is not None and table.uuid in uuids:
+            found[name, table.snapshot_id] = Input(name, table.uuid, table.snapshot_id, ())
+    return tuple(found.values())
+
+
+def _plans(frame: DataFrame) -> Iterator[Any]:
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    yield plan
+    subqueries = plan.subqueriesAll()
+    for index in range(subqueries.size()):
+        yield subqueries.apply(index)
+
+
+def _leaves(plan: Any) -> Iterator[Seen]:
+    leaves = plan.collectLeaves()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if leaf.getClass().getSimpleName() != _RELATION or not leaf.identifier().isDefined():
             continue
-        last = since.get(name)
-        found.append(
-            Input(
-                name,
-                table.uuid,
-                before.get(name) if step is not None else table.snapshot_id,
-                tuple(one for one, reader in graph.steps.items() if name in reader.reads or one == name),
-                None if last is None else last.snapshot_id,
-            )
-        )
-    return tuple(found)
+        table = leaf.table()
+        if table.getClass().getName() != _ICEBERG:
+            continue
+        iceberg = table.table()
+        if iceberg.getClass().getSuperclass().getSimpleName() == _METADATA_TABLE:
+            continue
+        identifier, snapshot_id = leaf.identifier().get(), table.snapshotId()
+        name = shown((*identifier.namespace(), identifier.name()))
+        yield Seen(name, str(iceberg.uuid().toString()), None if snapshot_id is None else int(snapshot_id))
 
 
 def _loaded(tx: SparkTransaction, identifier: Identifier) -> LoadedTable | None:

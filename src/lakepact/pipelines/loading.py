@@ -11,6 +11,7 @@ from lakepact.errors import LakepactError
 from lakepact.pipelines.context import declaring
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import InvalidPipeline
+from lakepact.pipelines.placeholder import placeholders
 
 
 def load(path: str | Path, params: Mapping[str, str] | None = None) -> Pipeline:
@@ -32,7 +33,7 @@ def load(path: str | Path, params: Mapping[str, str] | None = None) -> Pipeline:
         sys.path.append(folder)
     sys.modules[module_name] = module
     try:
-        with declaring(pipeline, params or {}):
+        with declaring(pipeline, params or {}), placeholders():
             spec.loader.exec_module(module)
     except LakepactError:
         raise

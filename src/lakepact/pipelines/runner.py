@@ -26,7 +26,7 @@ from lakepact.client.machine import Retry, ThisMachine, new_id
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import CheckFailed, InvalidPipeline
 from lakepact.pipelines.graph import Graph
-from lakepact.pipelines.lineage import observed
+from lakepact.pipelines.lineage import inputs_of
 from lakepact.pipelines.loading import load
 from lakepact.pipelines.positions import Progress, runs_document
 from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
@@ -90,6 +90,7 @@ class Runner:
         self._wish = wish
         self._on_event = on_event
         self._document = runs_document(pipeline.name)
+        self._left_out = pipeline.graph().left_out_of(graph)
 
     def run(self) -> RunResult:
         began, pipeline = time.perf_counter(), self._pipeline
@@ -131,13 +132,13 @@ class Runner:
                 pipeline.namespace,
                 wish.params,
                 progress.without(wish.from_scratch),
+                self._left_out,
             )
             self._create_namespaces(tx)
             use(tx, pipeline.namespace)
             stages = self._stages(work)
             checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
-            since = {table: progress.positions.get(stage, {}).get(table) for stage, table in work.read}
-            inputs = observed(self._lake, tx, self._graph, since, work.before)
+            inputs = inputs_of(self._lake, tx, work.seen, work.before, _since(progress, work))
             result = RunResult(pipeline.name, wish.run_id, State.DRY_RUN, None, 0.0, 1, stages, checks, inputs)
             if wish.dry_run:
                 tx.abort()
@@ -206,6 +207,12 @@ class Runner:
         if failed:
             raise CheckFailed(failed)
         return tuple(results)
+
+
+def _since(progress: Progress, work: Work) -> dict[str, int | None]:
+    """Where incremental reads have begun, by table."""
+    found = {table: progress.positions.get(stage, {}).get(table) for stage, table in work.read}
+    return {table: last.snapshot_id for table, last in found.items() if last is not None}
 
 
 def _check_there(graph: Graph, lake: SparkLake) -> None:

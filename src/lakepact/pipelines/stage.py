@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -21,6 +21,7 @@ from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, StageFailed
 from lakepact.pipelines.expectations import Over
 from lakepact.pipelines.graph import Graph, Step
 from lakepact.pipelines.inputs import parameters_of
+from lakepact.pipelines.lineage import Seen, seen_in
 from lakepact.pipelines.positions import Position, Progress, range_of
 from lakepact.pipelines.results import CheckResult, Figures, StageResult
 from lakepact.pipelines.sqltables import quoted
@@ -42,13 +43,27 @@ class Work:
     namespace: str | None
     params: Mapping[str, str]
     progress: Progress
+    left_out: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Tables that are made of a view and not part of this run, by view."""
+
     read: dict[tuple[str, str], Position] = field(default_factory=dict)
     """Where incremental reads have stopped."""
 
     before: dict[str, int | None] = field(default_factory=dict)
     """The snapshots of the run's own tables when it began."""
 
+    seen: dict[Seen, set[str]] = field(default_factory=dict)
+    """Which stages have read which snapshots."""
+
     lock: Lock = field(default_factory=Lock)
+
+    def witness(self, stage: str, frame: DataFrame) -> DataFrame:
+        """Remember what this frame reads."""
+        found = seen_in(frame)
+        with self.lock:
+            for one in found:
+                self.seen.setdefault(one, set()).add(stage)
+        return frame
 
     def full(self, name: str) -> str:
         """The name of an input as the graph knows it."""
@@ -73,22 +88,30 @@ class StageReader:
         self._step = step
 
     def read(self, name: str) -> DataFrame:
-        full = self._known(name)
-        return self._statements.spark.table(full) if "." not in full else self._statements.table(full)
+        full, statements = self._known(name), self._statements
+        frame = statements.spark.table(full) if "." not in full else statements.table(full)
+        return self._work.witness(self._step.name, frame)
 
     def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
         full, work = self._known(name), self._work
         table = work.table(full)
         if table is None:
             raise InvalidPipeline(f"dp.read_new({name!r}): there is no such table")
+        others = work.left_out.get(self._step.name)
+        if others:
+            raise InvalidPipeline(
+                f"view {self._step.name} reads what is new in {full}, also for {', '.join(sorted(others))}, which is not "
+                f"part of this run and would miss it. Run them together"
+            )
         last = work.progress.positions.get(self._step.name, {}).get(full)
         new = range_of(full, table.metadata, last, skip_changes=skip_changes)
         with work.lock:
             work.read[self._step.name, full] = new.position
+        whole = work.witness(self._step.name, self._statements.table(full))
         if new.is_empty:
-            return self._statements.table(full).where("false")
+            return whole.where("false")
         if new.since is None:
-            return self._statements.table(full)
+            return whole
         return between(self._statements, full, new.since, new.position.snapshot_id)
 
     def _known(self, name: str) -> str:
@@ -221,7 +244,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
     schema = step.dataset.schema
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
-    return made if schema is None else made.to(schema)
+    return work.witness(step.name, made if schema is None else made.to(schema))
 
 
 def _reserved(function: Callable[..., Any], spark: SparkSession, params: Mapping[str, str]) -> dict[str, Any]:

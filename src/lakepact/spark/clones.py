@@ -10,6 +10,7 @@ All that this package asks of Spark's Java side beyond PySpark's public interfac
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lakepact.errors import InvalidSetting, LakepactError
 from lakepact.spark.settings import CatalogSettings
 from lakepact.spark.views import TemporaryViews
+
+_log = logging.getLogger(__name__)
 
 _SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
@@ -67,7 +70,11 @@ class Clone:
     def close(self) -> None:
         """Close the catalogs' connections. Frames of this session cannot be read any more."""
         for catalog in self._catalogs:
-            catalog.close()
+            try:
+                catalog.close()
+            except Exception as error:
+                # Spark itself may have been stopped, and with it everything there was to close.
+                _log.info("catalog %s was not closed: %s", self.catalog, error)
 
     def _attached(self, catalogs: Sequence[CatalogSettings]) -> list[Any]:
         """The catalogs, made now and looked at. Spark makes a catalog by the settings of the session that is active in

@@ -28,6 +28,10 @@ def session(
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
     """
+    running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if running is not None:
+        # Before anything is set: a session that cannot be used is left as it is.
+        check_session(running)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from lakepact.errors import InvalidSetting
-from lakepact.spark.runtimes import DELTA_EXTENSIONS, EXCLUDES, ICEBERG_EXTENSIONS, check_fits, jars_in, runtime_for
+from lakepact.spark.runtimes import (
+    DELTA_CATALOG,
+    DELTA_EXTENSIONS,
+    EXCLUDES,
+    ICEBERG_EXTENSIONS,
+    check_fits,
+    jars_in,
+    runtime_for,
+)
 
 SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 REST_CATALOG: Final = "org.apache.iceberg.rest.RESTCatalog"
@@ -117,22 +125,19 @@ def conf(
         spark_version = pyspark.__version__
     runtime = runtime_for(spark_version)
     settings = {
+        EXTENSIONS: ICEBERG_EXTENSIONS,
         "spark.sql.defaultCatalog": catalog,
         **catalog_settings(catalog, uri, warehouse, token).to_conf(),
     }
+    # Without Delta's own catalog as the session's, Delta refuses to read or write anything.
+    delta = {EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}", f"{PREFIX}spark_catalog": DELTA_CATALOG}
     if jars is None:
-        return settings | {
-            EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}",
-            PACKAGES: ",".join(runtime.packages),
-            "spark.jars.excludes": ",".join(EXCLUDES),
-        }
+        fetched = {PACKAGES: ",".join(runtime.packages), "spark.jars.excludes": ",".join(EXCLUDES)}
+        return {**settings, **delta, **fetched}
     found = jars_in(jars, runtime)
     # Spark complains at every start about an extension that it cannot find.
-    delta = any(jar.name.startswith(runtime.delta.split(":")[1]) for jar in found)
-    return settings | {
-        EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}" if delta else ICEBERG_EXTENSIONS,
-        "spark.jars": ",".join(map(str, found)),
-    }
+    with_delta = any(jar.name.startswith(runtime.delta.split(":")[1]) for jar in found)
+    return {**settings, **(delta if with_delta else {}), "spark.jars": ",".join(map(str, found))}
 
 
 def merged(own: Mapping[str, str], others: Mapping[str, str], spark_version: str) -> dict[str, str]:

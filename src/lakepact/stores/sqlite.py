@@ -62,8 +62,8 @@ READERS: Final = 4
 """Reading threads, each with a connection. SQLite runs them side by side; Python gains little beyond a few."""
 
 
-FEW_CELLS = 16
-"""As many cells as a commit or a load usually asks for. More of them are read on a thread."""
+FEW_CELLS = 64
+"""As many cells as a commit or a batch of loads usually asks for. More of them are read on a thread."""
 
 
 class SqliteCells:

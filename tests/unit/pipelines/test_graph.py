@@ -59,6 +59,19 @@ def test_a_part_brings_the_views_it_needs_and_reads_other_tables_as_they_are() -
         shop().only(["nothing"], "shop")
 
 
+def test_what_else_is_made_of_a_view_is_known() -> None:
+    with dp.Pipeline("views", namespace="a") as pipeline:
+        dp.temporary_view(name="new", sql="SELECT * FROM raw.orders")
+        dp.temporary_view(name="newer", sql="SELECT * FROM new")
+        dp.table(name="one", sql="SELECT * FROM newer")
+        dp.table(name="two", sql="SELECT * FROM new")
+
+    graph = pipeline.graph()
+    assert graph.left_out_of(graph) == {}
+    assert graph.left_out_of(graph.only(["one"], "a")) == {"new": {"a.two"}}
+    assert graph.left_out_of(graph.only(["two"], "a")) == {"new": {"a.one"}}
+
+
 def test_flows_into_one_table_are_one_step() -> None:
     with dp.Pipeline("flows") as pipeline:
         dp.create_streaming_table("a.all")

@@ -20,6 +20,7 @@ def test_settings_name_the_runtimes_and_the_catalog() -> None:
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,io.delta:delta-spark_4.1_2.13:4.4.0"
     )
     assert settings["spark.sql.defaultCatalog"] == "lake"
+    assert settings["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     assert settings["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
     assert settings["spark.sql.catalog.lake.uri"] == URI
     assert settings["spark.sql.catalog.lake.warehouse"] == "main"
@@ -34,7 +35,7 @@ def test_jars_of_a_folder_take_the_place_of_coordinates(tmp_path: Path) -> None:
     settings = conf(URI, jars=tmp_path)
     assert settings["spark.jars"] == str(jar)
     assert "spark.jars.packages" not in settings
-    assert "io.delta" not in settings["spark.sql.extensions"]
+    assert "io.delta" not in settings["spark.sql.extensions"] and "spark.sql.catalog.spark_catalog" not in settings
     (tmp_path / "delta-spark_4.1_2.13-4.4.0.jar").touch()
     assert "io.delta" in conf(URI, jars=tmp_path)["spark.sql.extensions"]
 

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import orjson
+import typer
+
+from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, written
+from lakepact.cli.output import instant, print_json
+from lakepact.client.names import table_name
+from lakepact.errors import LakepactError
+from lakepact.pipelines.history import Entry, Version, timeline, versions_of
+from lakepact.settings import Settings
+from lakepact.stores import open_blobs
+from lakepact.stores.urls import file_path
+
+_MOST_LEVELS: Final = 8
+"""From a table's metadata up to the root of its warehouse."""
+
+
+def history(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Such as sales.orders.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many versions, the newest first.")] = 20,
+    uri: Uri = None,
+    warehouse: WarehouseName = None,
+    token: Token = None,
+    json: Json = False,
+) -> None:
+    """Show the versions of a table: who made them, of what, and whether they were checked."""
+    with connected(uri, warehouse, token) as lake:
+        loaded = lake.tables.load(written(table_name, table))
+    versions = versions_of(loaded.metadata_location, loaded.metadata)[:limit]
+    receipts = asyncio.run(_receipts(versions))
+    entries = timeline(loaded.metadata_location, loaded.metadata, receipts)[:limit]
+    if json:
+        print_json({"table": table, "versions": entries})
+        return
+    for number, entry in enumerate(entries):
+        if number:
+            typer.echo()
+        for line in _told(entry):
+            typer.echo(line)
+
+
+def _told(entry: Entry) -> list[str]:
+    lines = [f"{instant(entry.timestamp_ms)}{' (current)' if entry.current else ''}  {entry.operation or 'metadata'}"]
+    rows = [
+        *([] if entry.added_rows is None else [f"{entry.added_rows} added"]),
+        *([] if entry.total_rows is None else [f"{entry.total_rows} in all"]),
+    ]
+    facts = {
+        "Source": entry.source,
+        "Lineage": _lineage(entry),
+        "Quality": entry.quality + (f", {len(entry.checks)} checks" if entry.checks else ""),
+        "Rows": ", ".join(rows),
+        "Transaction": entry.transaction_id or "",
+    }
+    return lines + [f"    {name + ':':<13}{value}" for name, value in facts.items() if value]
+
+
+def _lineage(entry: Entry) -> str:
+    read = [
+        one["table"] + (f"@{one['snapshot-id']}" if one.get("snapshot-id") else "")
+        for one in entry.inputs
+        if "table" in one
+    ]
+    return f"{', '.join(read)} ({entry.lineage})" if read else entry.lineage
+
+
+async def _receipts(versions: list[Version]) -> dict[str, Mapping[str, Any]]:
+    """The receipts of these versions, as far as this process reaches the warehouse they are in."""
+    for url, options in _roots(versions[0].metadata_location):
+        try:
+            found = _in_folder(url, versions) if url.startswith("file:") else await _in_store(url, options, versions)
+        except (LakepactError, OSError):
+            continue
+        if found:
+            return found
+    return {}
+
+
+def _in_folder(url: str, versions: list[Version]) -> dict[str, Mapping[str, Any]]:
+    # Not as a store: that would make its own folders in whatever place was guessed.
+    root = file_path(url)
+    files = {version.metadata_location: root / version.receipt_name for version in versions}
+    return {location: orjson.loads(file.read_bytes()) for location, file in files.items() if file.is_file()}
+
+
+async def _in_store(url: str, options: Mapping[str, str], versions: list[Version]) -> dict[str, Mapping[str, Any]]:
+    blobs = await open_blobs(url, options)
+    try:
+        found = {version.metadata_location: await blobs.get(version.receipt_name) for version in versions}
+    finally:
+        await blobs.close()
+    return {location: orjson.loads(data) for location, data in found.items() if data is not None}
+
+
+def _roots(location: str) -> list[tuple[str, Mapping[str, str]]]:
+    """Where the warehouse may begin: a place of the settings, or a folder above the table that has receipts in it."""
+    known = [
+        (place.url, place.options)
+        for place in Settings.load().places().values()
+        if location.startswith(place.url.rstrip("/") + "/")
+    ]
+    above = location.rpartition("/")[0]
+    guessed: list[tuple[str, Mapping[str, str]]] = []
+    for _ in range(_MOST_LEVELS):
+        above = above.rpartition("/")[0]
+        if not above or above.endswith((":", "/")):
+            break
+        guessed.append((above, {}))
+    return known + guessed

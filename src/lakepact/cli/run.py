@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from lakepact.cli.graph import Params, PipelineFile
+from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
+from lakepact.cli.output import console, print_json, print_rows, report
+from lakepact.errors import InvalidSetting
+from lakepact.pipelines.definition import Pipeline
+from lakepact.pipelines.errors import RunFailed
+from lakepact.pipelines.loading import load
+from lakepact.pipelines.placeholder import NeedsSession
+from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, Status
+
+if TYPE_CHECKING:
+    from lakepact.pipelines.runner import Event
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit has started this process: then the master is its business."""
+
+
+def run(
+    file: PipelineFile,
+    param: Params = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do everything, the checks too, and publish nothing.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="TABLE", help="Only this table; repeatable.")
+    ] = None,
+    from_scratch: Annotated[
+        list[str] | None,
+        typer.Option("--from-scratch", metavar="TABLE", help="Forget what this table has read so far; repeatable."),
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="The run's id: the same one is committed once. Default: a new one.")
+    ] = None,
+    uri: Uri = None,
+    warehouse: WarehouseName = None,
+    token: Token = None,
+    master: Annotated[
+        str | None, typer.Option("--master", help="Where Spark runs. Default: local[*], or what spark-submit says.")
+    ] = None,
+    jars: Annotated[
+        str | None, typer.Option("--jars", metavar="DIR", help="A folder with the runtimes, if no registry is reached.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a pipeline as one transaction: all of its tables are published, or none."""
+    params, settings = pairs("--param", param), pairs("--conf", conf)
+    pipeline = _declared(file, params)
+    lake = connected(uri, warehouse, token)
+    try:
+        from pyspark import SparkContext
+
+        import lakepact.spark as lp
+        from lakepact.pipelines.runner import run as run_pipeline
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+    where = master or (None if _SUBMITTED in os.environ else "local[*]")
+    # A session that is there already is somebody else's, and outlives this command.
+    own = SparkContext._active_spark_context is None
+    spark = lp.session(
+        where,
+        uri=lake.uri,
+        warehouse=lake.warehouse,
+        token=token,
+        jars=jars,
+        app_name=f"lakepact run {file.name}",
+        **{"spark.ui.showConsoleProgress": "false", **settings},
+    )
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        with _shown() as on_event:
+            result = run_pipeline(
+                pipeline or load(file, params),
+                lp.connect(spark),
+                run_id=run_id,
+                params=params,
+                only=only or (),
+                from_scratch=from_scratch or (),
+                dry_run=dry_run,
+                on_event=on_event,
+            )
+    except RunFailed as error:
+        report(error, as_json=json)
+        raise typer.Exit(1) from None
+    finally:
+        if own:
+            spark.stop()
+    if json:
+        print_json({**asdict(result), "quality": result.quality})
+    else:
+        _print(result)
+
+
+def _declared(file: Path, params: dict[str, str]) -> Pipeline | None:
+    """The pipeline, judged before a Spark is started. None: its file needs one to be loaded at all."""
+    try:
+        pipeline = load(file, params)
+    except NeedsSession:
+        return None
+    pipeline.graph()
+    return pipeline
+
+
+@contextmanager
+def _shown() -> Iterator[Event]:
+    """A line for every stage on standard error, which moves if somebody is watching."""
+    screen = Console(stderr=True, highlight=False)
+    if not screen.is_terminal:
+        yield lambda stage, what, result: typer.echo(_line(stage, what, result), err=True)
+        return
+    columns = (SpinnerColumn(finished_text="•"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=screen) as progress:
+        tasks: dict[str, Any] = {}
+
+        def on_event(stage: str, what: str, result: StageResult | None) -> None:
+            if what == "begun":
+                tasks[stage] = progress.add_task(stage, total=1)
+            elif what == "again":
+                screen.print(_line(stage, what, result))
+            else:
+                progress.update(tasks[stage], description=_line(stage, what, result), completed=1)
+
+        yield on_event
+
+
+def _line(stage: str, what: str, result: StageResult | None) -> str:
+    match what:
+        case "again":
+            return f"{stage}: somebody else was faster; the run is done again"
+        case "done" if result is not None and result.target is not None:
+            return f"{stage}: staged, {result.figures.rows} rows"
+        case _:
+            return f"{stage}: {what}"
+
+
+def _print(result: RunResult) -> None:
+    if result.stages:
+        columns = ("stage", "mode", "rows", "files", "bytes", "seconds", "checks")
+        print_rows(columns, [_row(stage) for stage in result.stages])
+    in_stages = {id(check) for stage in result.stages for check in stage.checks}
+    for check in result.checks:
+        if check.status is not Status.PASSED or id(check) not in in_stages:
+            console().print(f"{check.status.value}: {check.table}: {check.name}: {check.message}", markup=False)
+    told = {
+        State.COMMITTED: f"committed at one instant as transaction {result.transaction_id}",
+        State.ALREADY_COMMITTED: f"was committed before, as transaction {result.transaction_id}; nothing has changed",
+        State.DRY_RUN: "was a dry run; nothing was published",
+    }[result.state]
+    tries = "" if result.attempts == 1 else f", at the {result.attempts}. attempt"
+    console().print(f"Run {result.run_id} of {result.pipeline} {told} ({result.seconds:.1f} s{tries})", markup=False)
+
+
+def _row(stage: StageResult) -> tuple[str, ...]:
+    figures = stage.figures
+    numbers = ("-", "-", "-") if stage.target is None else (str(figures.rows), str(figures.files), str(figures.bytes))
+    return (stage.name, stage.mode, *numbers, f"{stage.seconds:.1f}", _checks(stage.checks))
+
+
+def _checks(checks: tuple[CheckResult, ...]) -> str:
+    if not checks:
+        return "-"
+    counts = {status: sum(check.status is status for check in checks) for status in Status}
+    return ", ".join(f"{count} {status.value}" for status, count in counts.items() if count)
