@@ -33,8 +33,8 @@ from lakepact.pipelines.results import CheckResult, RunResult, StageResult, Stat
 from lakepact.pipelines.stage import Work, cross_checks, perform, use
 from lakepact.spark import SparkLake, SparkTransaction, connect
 
-Event: TypeAlias = Callable[[str, Literal["begun", "done", "failed", "again"], StageResult | None], None]
-"""Told of every stage; and of the run as a whole (`again`) when it is done again."""
+Event: TypeAlias = Callable[[str, Literal["begun", "done", "failed", "again", "committing"], StageResult | None], None]
+"""Told of every stage; and of the run as a whole: that it is done again, that it is now committed."""
 
 _RUN_ID: Final = re.compile(r"[\x21-\x7e]{1,100}")
 
@@ -145,6 +145,7 @@ class Runner:
                 return result
             after = work.progress.after(wish.run_id, tx.id, work.read)
             tx.state.put(self._document, after.to_json(), revision=document.revision)
+            self._on_event(pipeline.name, "committing", None)
             tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(self._graph.steps)))
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
 

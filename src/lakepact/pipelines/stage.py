@@ -100,8 +100,8 @@ class StageReader:
         others = work.left_out.get(self._step.name)
         if others:
             raise InvalidPipeline(
-                f"view {self._step.name} reads what is new in {full}, also for {', '.join(sorted(others))}, which is not "
-                f"part of this run and would miss it. Run them together"
+                f"view {self._step.name} reads what is new in {full}, also for {', '.join(sorted(others))}, which is "
+                f"not part of this run and would miss it. Run them together"
             )
         last = work.progress.positions.get(self._step.name, {}).get(full)
         new = range_of(full, table.metadata, last, skip_changes=skip_changes)
