@@ -400,7 +400,7 @@ def test_what_clients_saw_while_the_server_was_killed_has_an_order(
 
 def test_readers_never_see_half_of_a_commit(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """Two tables get every commit together. Who loads them one after the other sees them apart; nobody else does."""
-    wanted = 2_000 if LONG else 300
+    wanted = 2_000 if LONG else 200
     pair = ("left", "right")
     with running_server(tmp_path, env={"LAKEPACT_LOG_LEVEL": "warning"}) as server:
         over = threading.Event()

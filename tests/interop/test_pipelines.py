@@ -477,22 +477,19 @@ def test_a_killed_driver_leaves_nothing_and_the_rerun_succeeds(
     lake: Lake, shared: SparkLake, raw: str, file: Path
 ) -> None:
     folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    told = [
-        "--param",
-        f"db={raw}",
-        "--param",
-        "die=true",
-        "--run-id",
-        "r1",
-        "--master",
-        "local[1]",
-        "--jars",
-        str(folder),
-    ]
-    command = [sys.executable, "-m", "lakepact", "run", str(file), "--uri", lake.server.url, *told]
-    quick = ["spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=1"]
+    where = ["--uri", lake.server.url, "--master", "local[1]", "--jars", str(folder)]
+    told = ["--param", f"db={raw}", "--param", "die=true", "--run-id", "r1"]
+    quick = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+    }
+    conf = [word for name, value in quick.items() for word in ("--conf", f"{name}={value}")]
     killed = subprocess.run(
-        [*command, *(word for one in quick for word in ("--conf", one))],
+        [sys.executable, "-m", "lakepact", "run", str(file), *where, *told, *conf],
         cwd=lake.folder,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,

@@ -328,6 +328,7 @@ def test_the_session_is_left_as_it_was(lake: Lake, pact: lp.SparkLake, db: str) 
     with pact.transaction() as tx:
         tx.sql(f"USE {db}")
         tx.sql("SET spark.sql.shuffle.partitions = 7")
+        tx.stage().sql(f"USE {db}")
         tx.sql(f"INSERT INTO {db}.t VALUES (2, 'b')")
         tx.write(people(lake, (3, "c")), "t", "merge", keys="id")
         tx.table("t").createOrReplaceTempView("inside")

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from lakepact.errors import InvalidSetting, LakepactError
 from lakepact.spark.settings import CatalogSettings
 from lakepact.spark.views import TemporaryViews
 
+_making = threading.Lock()
 _log = logging.getLogger(__name__)
 
 _SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
@@ -128,12 +130,13 @@ def loaded_catalogs(spark: SparkSession) -> list[str]:
 
 
 def _wrapped(source: SparkSession, java: Any) -> SparkSession:
-    from pyspark.sql.session import _monkey_patch_RDD
-
-    made = SparkSession(source.sparkContext, java)
-    # Making a session takes `rdd.toDF()` over for it. It belongs to the user's.
-    _monkey_patch_RDD(source)
-    return made
+    # Making a session takes `rdd.toDF()` over for it, in the whole process. It stays with the session that had it.
+    with _making:
+        before = RDD.toDF
+        try:
+            return SparkSession(source.sparkContext, java)
+        finally:
+            RDD.toDF = before  # type: ignore[method-assign]
 
 
 @contextmanager

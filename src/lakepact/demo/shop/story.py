@@ -117,7 +117,9 @@ class Story:
                 dp.run(self._pipeline, lake, run_id="morning")
             except dp.CheckFailed as failed:
                 self._report.refused_runs += 1
-                self._step("A run that must not be published", str(failed).splitlines()[0])
+                broken = next((check for check in failed.results if not check.holds), None)
+                why = f"{broken.table}: {broken.name}; {broken.violations} rows do not" if broken else str(failed)
+                self._step("A run that must not be published", why)
         there = lake.plain.tables.exists("shop.orders")
         self._step("What others see of it", "all of it!" if there else "nothing: not one of its five tables exists")
 

@@ -20,6 +20,7 @@ from lakepact.errors import (
     LakepactError,
     OutcomeUnknown,
     SnapshotTooOld,
+    StagedMeanwhile,
     StoreUnavailable,
     TransactionNotFound,
     WrongState,
@@ -52,7 +53,7 @@ def error_answer(error: Exception) -> Response:
             return _refused(error)
         case InvalidRequest() | StaleUpdate():
             return _refused(as_refusal(error))
-        case KeyReused() | WrongState() | SnapshotTooOld():
+        case KeyReused() | WrongState() | SnapshotTooOld() | StagedMeanwhile():
             return error_response(409, _named(error), str(error))
         case TransactionNotFound():
             return error_response(404, NoSuchTransaction.type, str(error))
