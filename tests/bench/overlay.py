@@ -20,7 +20,7 @@ from tests.bench.rest import Lake, running
 from tests.support.postgres import running_postgres
 
 STATEMENTS = 1_000
-TURNS = 60
+TURNS = 120
 TABLES = 50
 CONNECTIONS = 16
 

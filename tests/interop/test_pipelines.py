@@ -183,7 +183,11 @@ def test_independent_stages_run_side_by_side_and_a_failing_one_publishes_nothing
             def right() -> DataFrame:
                 # Also the session that is active in the thread is the stage's own.
                 meeting.wait()
-                return SparkSession.active().range(4)
+                assert (
+                    SparkSession.active().conf.get("spark.sql.iceberg.snapshot-property.lakepact.stage")
+                    == f"{db}.right"
+                )
+                return SparkSession.active().createDataFrame([(one,) for one in range(4)], "id INT")
 
             @dp.materialized_view
             def both(left: DataFrame, right: DataFrame) -> str | DataFrame:
@@ -198,6 +202,8 @@ def test_independent_stages_run_side_by_side_and_a_failing_one_publishes_nothing
     assert lake.tables(db) == []
     assert dp.run(pipeline(fails=False), shared).state is State.COMMITTED
     assert rows(lake, f"{db}.both") == [(12,)]
+    # And outside of stages it is what it was.
+    assert SparkSession.active().conf.get("spark.sql.iceberg.snapshot-property.lakepact.stage", None) is None
 
 
 def test_a_dry_run_does_everything_and_publishes_nothing(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
@@ -340,6 +346,22 @@ def test_the_schema_grows_with_the_query_in_the_same_commit(lake: Lake, shared: 
     assert rows(lake, f"{raw}.merged") == [(10, "Ann"), (11, "Bob")]
     assert rows(lake, f"{raw}.added") == [(10, "Ann"), (10, None), (11, "Bob"), (11, None)]
     assert len(rows(lake, f"{raw}.anew")) == 4
+
+
+def test_a_table_may_read_what_it_was_before(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
+    with dp.Pipeline(name, namespace=raw) as pipeline:
+
+        @dp.table(schema="id INT, name STRING")
+        def seen() -> DataFrame:
+            return dp.read("raw_customers").join(dp.read("seen"), "id", "left_anti")
+
+    assert [stage.figures.rows for stage in dp.run(pipeline, shared).stages] == [2]
+    before = lake.metadata(f"{raw}.seen")["current-snapshot-id"]
+    lake.sql(f"INSERT INTO other.{raw}.raw_customers VALUES (12, 'Cid')")
+    result = dp.run(pipeline, shared)
+    assert [stage.figures.rows for stage in result.stages] == [1]
+    assert lake.ids(f"other.{raw}.seen") == [10, 11, 12]
+    assert (f"{raw}.seen", before) in [(one.table, one.snapshot_id) for one in result.inputs]
 
 
 def test_only_a_part_may_run_and_reads_other_tables_as_they_are(

@@ -84,6 +84,11 @@ class OverlayCells:
             others = await self._parts.store.read([key for key in keys if key not in written])
             return {key: written[key] if key in written else others[key] for key in keys}
 
+    def know(self, record: TransactionRecord) -> None:
+        """Take this from whoever has just looked."""
+        if belongs_to(record, self._parts.warehouse.name):
+            self._properties = record.properties
+
     async def properties(self) -> Mapping[str, str]:
         """What the transaction was begun with. Asked once: it never changes, and a transaction is of one warehouse."""
         if self._properties is None:
@@ -209,6 +214,7 @@ class Overlay(Operations):
         cells = OverlayCells(parts, transaction_id)
         worker = OverlayWorker(parts, transaction_id, cells)
         self._check_takes_changes = worker.check_takes_changes
+        self.know = cells.know
         super().__init__(parts, cells, worker)
 
     async def table_file(self, location: str) -> MetadataFile:

@@ -60,13 +60,16 @@ class Transactions:
         given[WAREHOUSE] = self._parts.warehouse.name
         if read_only:
             given[READ_ONLY] = "true"
-        return await self._parts.store.begin(
+        record = await self._parts.store.begin(
             call.transaction_id,
             request_hash=call.request_hash,
             ttl_s=ttl_s,
             isolation=isolation,
             properties=given,
         )
+        # Most often the statements come here too.
+        self.overlay(record.id).know(record)
+        return record
 
     async def load(self, transaction_id: TransactionId) -> TransactionRecord | None:
         """The record, if it is of this warehouse."""

@@ -14,6 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from lakepact.cli.graph import Params, PipelineFile
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
 from lakepact.cli.output import console, print_json, print_rows, report
+from lakepact.client.machine import ThisMachine, new_id
 from lakepact.errors import InvalidSetting
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import RunFailed
@@ -69,6 +70,9 @@ def run(
         from lakepact.pipelines.runner import run as run_pipeline
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+    # Before anything can go wrong: whoever does not learn how it ended asks again under the same id.
+    run_id = run_id or new_id(ThisMachine())
+    typer.echo(f"run {run_id}", err=True)
     where = master or (None if _SUBMITTED in os.environ else "local[*]")
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
@@ -130,7 +134,8 @@ def _shown() -> Iterator[Event]:
         def on_event(stage: str, what: str, result: StageResult | None) -> None:
             if what == "begun":
                 tasks[stage] = progress.add_task(stage, total=1)
-            elif what == "again":
+            elif stage not in tasks:
+                # Of the run as a whole.
                 screen.print(_line(stage, what, result))
             else:
                 progress.update(tasks[stage], description=_line(stage, what, result), completed=1)

@@ -11,7 +11,7 @@ expecting.py    expectations as decorators; expectations.py: as values; checks.p
 context.py      read, read_new, param: what a stage may ask for while it runs
 declared.py     datasets and flows; inputs.py, sqltables.py: what they read; graph.py: what follows from it
 definition.py   a pipeline; loading.py, placeholder.py: from a file; drawing.py: for people
-runner.py       a run: one transaction; stage.py: one step of it; writing.py, binding.py: parts of that
+runner.py       a run: one transaction; stage.py: one step of it; writing.py, binding.py, activity.py: parts of that
 positions.py    how far a pipeline has come; lineage.py: what it has really read; history.py: a table's versions
 streams.py      sink: many tables exactly once from foreachBatch
 results.py      what came of it; errors.py: or why not

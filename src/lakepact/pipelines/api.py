@@ -182,6 +182,8 @@ def temporary_view(
     def dataset(name: str, where: str, checks: tuple[Check, ...]) -> Dataset:
         if "." in name:
             raise InvalidPipeline(f"{where}: a temporary view has no namespace; call it {name.rpartition('.')[2]!r}")
+        if spark_conf:
+            raise InvalidPipeline(f"{where}: a view is computed where it is used; give spark_conf to the tables there")
         return Dataset(name=name, kind=Kind.TEMPORARY_VIEW, where=where, comment=comment, checks=checks)
 
     return _declaration(query_function, dataset, name, sql, inputs, spark_conf, expectations)

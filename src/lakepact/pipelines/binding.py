@@ -57,4 +57,7 @@ def _replaced(values: Mapping[str, Any] | None, outside: SparkSession, inside: S
 
 
 def _is(value: object, outside: SparkSession) -> bool:
-    return value is outside or isinstance(value, Placeholder)
+    if value is outside or isinstance(value, Placeholder):
+        return True
+    # Two Python objects may stand for one session.
+    return isinstance(value, SparkSession) and bool(value._jsparkSession == outside._jsparkSession)

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from lakepact.client import Conflict
 from lakepact.client.machine import Retry, ThisMachine, new_id
+from lakepact.pipelines.activity import by_thread
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import CheckFailed, InvalidPipeline
 from lakepact.pipelines.graph import Graph
@@ -102,7 +103,9 @@ class Runner:
             if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
                 return self._already(earlier, began, attempt)
             try:
-                return replace(self._attempt(began), seconds=time.perf_counter() - began, attempts=attempt)
+                with by_thread():
+                    result = self._attempt(began)
+                return replace(result, seconds=time.perf_counter() - began, attempts=attempt)
             except Conflict:
                 if attempt == pipeline.attempts:
                     raise

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from lakepact.client import LoadedTable, NotFound
 from lakepact.errors import LakepactError
+from lakepact.pipelines.activity import activate
 from lakepact.pipelines.binding import bound
 from lakepact.pipelines.checks import dropped, evaluate
 from lakepact.pipelines.context import running
@@ -89,6 +90,8 @@ class StageReader:
 
     def read(self, name: str) -> DataFrame:
         full, statements = self._known(name), self._statements
+        if full == self._step.name and self._work.table(full) is None:
+            return self._nothing_yet()
         frame = statements.spark.table(full) if "." not in full else statements.table(full)
         return self._work.witness(self._step.name, frame)
 
@@ -113,6 +116,15 @@ class StageReader:
         if new.since is None:
             return whole
         return between(self._statements, full, new.since, new.position.snapshot_id)
+
+    def _nothing_yet(self) -> DataFrame:
+        """What a table reads of itself when it is made for the first time."""
+        schema = self._step.dataset.schema
+        if schema is None:
+            raise InvalidPipeline(
+                f"{self._step.name} reads itself, and is not there yet. Declare its schema: schema='id BIGINT, …'"
+            )
+        return self._statements.spark.createDataFrame([], schema)
 
     def _known(self, name: str) -> str:
         full = self._work.full(name)
@@ -148,7 +160,7 @@ def perform(work: Work, step: Step) -> StageResult:
 def _view(work: Work, step: Step, began: float) -> StageResult:
     """Views are made in the transaction's own session: stages are cloned from it and find them there."""
     statements = work.tx
-    _activate(statements.spark)
+    activate(statements.spark)
     [flow] = step.flows
     frame, left_out = dropped(step.dataset.checks, step.name, _frame(work, statements, step, flow))
     frame.createOrReplaceTempView(step.name)
@@ -160,7 +172,7 @@ def _view(work: Work, step: Step, began: float) -> StageResult:
 def _table(work: Work, step: Step, began: float) -> StageResult:
     conf = {key: value for flow in step.flows for key, value in flow.spark_conf.items()}
     statements = work.tx.stage({"lakepact.stage": step.name}, conf)
-    _activate(statements.spark)
+    activate(statements.spark)
     use(statements, work.namespace)
     before = work.table(step.name)
     with work.lock:
@@ -191,7 +203,7 @@ def _result(step: Step, began: float, figures: Figures, checks: tuple[CheckResul
 def cross_checks(work: Work, step: Step) -> tuple[CheckResult, ...]:
     """The checks between tables, once everything is staged."""
     statements = work.tx
-    _activate(statements.spark)
+    activate(statements.spark)
 
     def read(name: str) -> DataFrame:
         return statements.spark.table(name) if "." not in name else statements.table(name)
@@ -258,12 +270,6 @@ def use(statements: Statements, namespace: str | None) -> None:
     """Names without a namespace are the pipeline's."""
     if namespace is not None:
         statements.sql(f"USE {quoted(statements.catalog)}.{quoted(namespace)}")
-
-
-def _activate(spark: SparkSession) -> None:
-    """`SparkSession.active()` in this thread is the stage's session. The thread is the run's own, so nobody minds."""
-    jvm: Any = spark._jvm
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _binder(work: Work, statements: Statements) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from lakepact.client.transactions import Isolation
 from lakepact.pipelines.errors import InvalidPipeline, RunFailed
@@ -48,11 +48,11 @@ def sink(
     if _NAME.fullmatch(name) is None:
         raise InvalidPipeline(f"{name!r} is no name for a stream: letters, digits, '.', '_' and '-', at most 100")
     document = stream_document(name)
+    lakes = _Lakes(lake)
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        # A stream has a session of its own, and a frame is written by the session it belongs to.
         spark = batch.sparkSession
-        own = connect(spark, lake.plain.uri, lake.plain.warehouse, lake.plain.place.token)
+        own = lakes.of(spark)
         query_id = spark.sparkContext.getLocalProperty(_QUERY_ID) or name
         told = {"stream": name, "query-id": query_id, "batch-id": str(batch_id)}
 
@@ -76,6 +76,25 @@ def sink(
         )
 
     return each
+
+
+class _Lakes:
+    """The lake of a stream's session. A stream has one of its own, the same for all its batches, and a frame is written
+    by the session it belongs to."""
+
+    def __init__(self, outside: SparkLake) -> None:
+        self._outside = outside
+        self._session: int | None = None
+        self._lake: SparkLake | None = None
+
+    def of(self, spark: SparkSession) -> SparkLake:
+        jvm: Any = spark._jvm
+        session = int(jvm.java.lang.System.identityHashCode(spark._jsparkSession))
+        if self._lake is None or session != self._session:
+            plain = self._outside.plain
+            self._lake = connect(spark, plain.uri, plain.warehouse, plain.place.token)
+            self._session = session
+        return self._lake
 
 
 def _is_in(last: Any, query_id: str, batch_id: int) -> bool:

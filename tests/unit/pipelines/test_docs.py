@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakepact import pipelines as dp
+from lakepact.pipelines.placeholder import NeedsSession, Placeholder
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "docs" / "pipelines.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
@@ -53,7 +54,6 @@ def test_a_file_with_a_session_at_its_top_is_loaded_without_spark(tmp_path: Path
         ("1 / 0", "failed while it was loaded: ZeroDivisionError"),
         ("import lakepact.pipelines as dp\ndp.param('day')", "--param day="),
         ("import lakepact.pipelines as dp\ndp.param('days', 3)", "days is int, not 'x'"),
-        ("from pyspark.sql import SparkSession\nSparkSession.active().range(3)", "used while the file is loaded"),
     ],
 )
 def test_a_file_that_cannot_be_loaded_says_why(tmp_path: Path, text: str, why: str) -> None:
@@ -61,6 +61,11 @@ def test_a_file_that_cannot_be_loaded_says_why(tmp_path: Path, text: str, why: s
     file.write_text(text)
     with pytest.raises(dp.InvalidPipeline, match=re.escape(why)):
         dp.load(file, {"days": "x"})
+
+
+def test_spark_cannot_be_asked_for_anything_before_it_is_there() -> None:
+    with pytest.raises(NeedsSession, match="used while the file is loaded"):
+        Placeholder().range(3)
 
 
 def test_what_is_no_python_file_is_refused(tmp_path: Path) -> None:
