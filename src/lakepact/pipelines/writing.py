@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from lakepact.client import LoadedTable
 from lakepact.pipelines.graph import Step
 from lakepact.pipelines.results import Figures
 from lakepact.pipelines.sqltables import quoted
 from lakepact.spark.statements import Statements
-
-_SOURCE: Final = "lakepact_source"
 
 
 def write(statements: Statements, step: Step, frame: DataFrame, *, there: bool, first: bool) -> None:
@@ -34,21 +29,7 @@ def write(statements: Statements, step: Step, frame: DataFrame, *, there: bool, 
         )
         return
     _add_columns(statements, step.name, frame)
-    if mode == "merge" and table_format == "iceberg":
-        _merge(statements, step, frame)
-    else:
-        statements.write(frame, step.name, mode, keys=dataset.keys if mode == "merge" else (), format=table_format)
-
-
-def _merge(statements: Statements, step: Step, frame: DataFrame) -> None:
-    """Rows with the same keys are replaced, all others are added. A null is a key like any other.
-
-    Not by SQL: Spark 4.1 cannot plan a MERGE whose source is a view of a table.
-    """
-    table = f"{quoted(statements.catalog)}.{quoted(step.name)}"
-    same = " AND ".join(f"{_SOURCE}.{_quoted_part(key)} <=> {table}.{_quoted_part(key)}" for key in step.dataset.keys)
-    merge = frame.alias(_SOURCE).mergeInto(table, F.expr(same))
-    merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    statements.write(frame, step.name, mode, keys=dataset.keys if mode == "merge" else (), format=table_format)
 
 
 def _add_columns(statements: Statements, name: str, frame: DataFrame) -> None:

@@ -21,6 +21,9 @@ from lakepact.spark.names import quoted
 Mode: TypeAlias = Literal["append", "overwrite", "overwrite_partitions", "merge", "create", "create_or_replace"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 
+_SOURCE: Final = "lakepact_source"
+"""What the rows to merge are called. A column of theirs is then never taken for the table's."""
+
 _CREATING: Final = ("create", "create_or_replace")
 _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*\)\s*")
 _BY_TIME: Final[Mapping[str, Callable[[str], Column]]] = {
@@ -144,14 +147,7 @@ def _merge(spark: SparkSession, frame: DataFrame, table: str, keys: Sequence[str
         raise InvalidRequest(
             f"the rows to merge into {table} have no column {', '.join(absent)}: name every one of them"
         )
-    same = " AND ".join(f"target.{quoted((key,))} <=> source.{quoted((key,))}" for key in keys)
-    spark.sql(
-        f"MERGE INTO {_plain(table)} AS target USING {{source}} AS source ON {_plain(same)} "
-        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-        source=frame,
-    )
-
-
-def _plain(text: str) -> str:
-    """A name may have braces in it, which mean something to PySpark where frames are put into a statement."""
-    return text.replace("{", "{{").replace("}", "}}")
+    # Not by SQL: Spark 4.1 cannot plan a MERGE whose source is a view of a table.
+    same = " AND ".join(f"{_SOURCE}.{quoted((key,))} <=> {table}.{quoted((key,))}" for key in keys)
+    merge = frame.alias(_SOURCE).mergeInto(table, F.expr(same))
+    merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
