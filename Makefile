@@ -58,5 +58,10 @@ serve: setup ## run the catalog server
 proto: setup
 	@$(IN) $(RUN) tools/generate_proto.py
 
+# A Spark session belongs to its process, and these change its settings: each file has a process of its own.
+OWN_PROCESS := tests/interop/test_pipelines.py tests/interop/test_spark_transactions.py
+
 pytest: setup
-	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
+		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(OWN_PROCESS)))
+	@$(if $(PYTEST_ARGS),,$(IN) $(RUN) -m pytest -n 2 --dist loadfile $(OWN_PROCESS))
