@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
-
-from tests.support.server import running_server
 
 TARGETS = ["help", "setup", "demo", "test", "verify", "check", "sim", "rck", "bench", "serve"]
 
@@ -112,26 +109,3 @@ def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:
                 if suspicious.search(line):
                     found.append(f"{name}:{number}: {line.strip()[:100]}")
     assert not found
-
-
-def test_the_example_in_the_readme_runs(root: Path, tmp_path: Path) -> None:
-    example = (root / "README.md").read_text().split("```python\n", 1)[1].split("```", 1)[0]
-    with running_server(tmp_path) as server:
-        tables = f"""
-import pyarrow
-from pyiceberg.catalog import load_catalog
-outside = load_catalog("outside", type="rest", uri="{server.url}", warehouse="main")
-outside.create_namespace("sales")
-orders = pyarrow.table({{"id": [1, 2], "amount": [10, 20]}})
-daily = pyarrow.table({{"orders": [2], "amount": [30]}})
-outside.create_table("sales.orders", orders.schema)
-outside.create_table("sales.daily", daily.schema)
-"""
-        script = tables + example.replace("http://127.0.0.1:8181", server.url)
-        script += """
-print(outside.load_table("sales.orders").scan().to_arrow().num_rows)
-print(outside.load_table("sales.daily").scan().to_arrow().to_pylist())
-"""
-        result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "2\n[{'orders': 2, 'amount': 30}]\n"

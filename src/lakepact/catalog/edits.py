@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from lakepact.catalog.errors import BadRequest, CommitFailed, NoSuchTable
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
-from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.catalog.pointers import Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import Tables
 from lakepact.catalog.work import Draft
 from lakepact.errors import KeyReused
@@ -109,7 +109,7 @@ class Edits:
             if expected is None or (actual := await self._version(draft, one.pointer)) == expected:
                 continue
             key = self._keys.name(one.identifier) if one.pointer is None else self._names.pointer_key(one.pointer)
-            named = {"cell": key, "identifier": _identified(one.identifier), "access": "write"}
+            named = {"cell": key, "identifier": identifier_json(one.identifier), "access": "write"}
             moved.append({**named, "expected": expected, "actual": actual})
         if moved:
             tables = ", ".join(".".join((*one["identifier"]["namespace"], one["identifier"]["name"])) for one in moved)
@@ -139,7 +139,7 @@ class Edits:
                 location = await self._tables.replace(draft, one.pointer, location=location)
             case Commit():
                 raise AssertionError("commits are staged together")
-        return {"identifier": _identified(one.identifier), "metadata-location": location}
+        return {"identifier": identifier_json(one.identifier), "metadata-location": location}
 
 
 def guard_id(transaction_id: TransactionId) -> TransactionId:
@@ -172,7 +172,3 @@ def _refuse_duplicates(resolved: Sequence[_Resolved]) -> None:
                 f"changes[{number}]: table {shown(one.identifier)} is named twice; put all its updates into one change"
             )
         seen.add(one.identifier)
-
-
-def _identified(identifier: Identifier) -> JsonObject:
-    return {"namespace": list(identifier.namespace), "name": identifier.name}

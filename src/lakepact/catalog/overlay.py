@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import orjson
 
+from lakepact.catalog.cells import MainCells
 from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.operations import Operations, Parts
-from lakepact.catalog.pointers import Change, Kind, Pointer
+from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
 from lakepact.catalog.staged import StagedNote, with_note, without_note
 from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
@@ -264,7 +265,7 @@ class Overlay(Operations):
             raise error
         return [
             {
-                "identifier": {"namespace": list(pointer.identifier.namespace), "name": pointer.identifier.name},
+                "identifier": identifier_json(pointer.identifier),
                 "metadata-location": pointer.metadata_location,
             }
             for pointer in found
@@ -282,7 +283,7 @@ class Overlay(Operations):
             writes = (await self.parts.store.contents(self.id)).writes
             held = [one.value for one in writes if one.value is not None and family_of(one.key) == "tables"]
             pointers += [Pointer.from_json(without_note(value)) for value in held]
-        pointers.append(await self._names.find_kind(_Main(self.parts), commit.identifier, Kind.TABLE))
+        pointers.append(await self._names.find_kind(MainCells(self.parts.store), commit.identifier, Kind.TABLE))
         for pointer in pointers:
             if pointer is not None and pointer.identifier == commit.identifier:
                 file = await self.parts.files.table(pointer.metadata_location)
@@ -303,17 +304,6 @@ class Overlay(Operations):
             return {"name": name, "revision": cell.revision + (cell.writer != self.id)}
 
         return await self._worker.perform(call, plan)
-
-
-class _Main:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    async def read(self, *keys: Key) -> list[Cell]:
-        found = await self._parts.store.read(keys)
-        return [found[key] for key in keys]
-
-    read_again = read
 
 
 class ClosedTransaction(BadRequest):

@@ -37,6 +37,10 @@ class Change(StrEnum):
     DROP = "drop"
 
 
+def identifier_json(identifier: Identifier) -> JsonObject:
+    return {"namespace": list(identifier.namespace), "name": identifier.name}
+
+
 @dataclass(frozen=True, slots=True)
 class Pointer:
     kind: Kind

@@ -17,7 +17,7 @@ from lakepact.catalog.files import MetadataFiles, parsed
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces
-from lakepact.catalog.pointers import Change, Kind, Pointer, shown
+from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
@@ -434,7 +434,7 @@ def _result(pointer: Pointer) -> JsonObject:
 def _results(all_changed: Iterable[Changed]) -> JsonObject:
     return {
         "results": [
-            {"identifier": _identified(changed.identifier), "metadata-location": changed.metadata_location}
+            {"identifier": identifier_json(changed.identifier), "metadata-location": changed.metadata_location}
             for changed in all_changed
             if changed.metadata_location is not None
         ]
@@ -459,15 +459,11 @@ def _required_uuid(requirements: Iterable[Requirement]) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None
 
 
-def _identified(identifier: Identifier) -> JsonObject:
-    return {"namespace": list(identifier.namespace), "name": identifier.name}
-
-
 def failed_requirements(failed: Iterable[tuple[Identifier, tuple[Failure, ...]]], message: str) -> CommitFailed:
     """A refusal that names every requirement that does not hold, what it expected, and what is there."""
     named = [
         {
-            "identifier": _identified(identifier),
+            "identifier": identifier_json(identifier),
             "requirement": failure.requirement.body,
             "expected": failure.expected,
             "actual": failure.actual,

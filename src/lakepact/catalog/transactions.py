@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
-from lakepact.catalog.errors import BadRequest, CommitFailed
+from lakepact.catalog.errors import CommitFailed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
+from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import TransactionNotFound, WrongState
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
@@ -54,9 +55,7 @@ class Transactions:
         read_only: bool = False,
     ) -> TransactionRecord:
         given = dict(properties or {})
-        reserved = [name for name in given if name.lower().startswith("lakepact.")]
-        if reserved:
-            raise BadRequest(f"properties that begin with 'lakepact.' are reserved: {', '.join(sorted(reserved)[:5])}")
+        check_properties(given)
         given[WAREHOUSE] = self._parts.warehouse.name
         if read_only:
             given[READ_ONLY] = "true"
