@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import inspect
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for figure in figures:
             terminalreporter.write_line(str(figure))
+
+
+def pytest_unconfigure() -> None:
+    """All is reported. A thread or a child that does not end must not keep the run from ending."""
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
 
 
 @pytest.hookimpl(tryfirst=True)
