@@ -1,4 +1,7 @@
-"""A killed server breaks no promise: what it answered has happened, once and wholly, and all that happened is told."""
+"""A killed server breaks no promise: what it answered has happened, once and wholly, and all that happened is told.
+
+One file: all of it is the same server, the same client and the same judgement, under three kinds of misfortune.
+"""
 
 from __future__ import annotations
 

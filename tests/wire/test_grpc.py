@@ -1,4 +1,7 @@
-"""Transactions over gRPC: every call, every status, and that REST and gRPC are two doors to one room."""
+"""Transactions over gRPC: every call, every status, and that REST and gRPC are two doors to one room.
+
+One file for one small service: six calls that only make sense in each other's light, by the same few helpers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Inside an open transaction every endpoint works; outside nobody sees anything of it before its commit, and all after.
 
 How it is committed, and what becomes of it afterwards, is in `test_overlay_commit`.
+
+Long because every endpoint is here once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How an open transaction ends: what its commit promises, what it conflicts with, and what it answers afterwards."""
+"""How an open transaction ends: what its commit promises, what it conflicts with, and what it answers afterwards.
+
+One file, since every way to end excludes the others, and a reader wants to see that none is missing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tables: created, staged, listed, loaded, committed to, renamed, dropped, registered."""
+"""Tables: created, staged, listed, loaded, committed to, renamed, dropped, registered.
+
+One file for the whole life of a table, in the order in which it is lived.
+"""
 
 from __future__ import annotations
 

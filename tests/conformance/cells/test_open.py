@@ -1,4 +1,7 @@
-"""Open transactions: staged over several calls, reading at one instant, decided at one instant."""
+"""Open transactions: staged over several calls, reading at one instant, decided at one instant.
+
+One file, as it is one contract: the life of an open transaction, from `begin` to its end.
+"""
 
 from __future__ import annotations
 

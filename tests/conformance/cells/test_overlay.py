@@ -1,6 +1,8 @@
 """Open transactions as an overlay: looking without a trace, scanning, and staging on what was shown.
 
 A store that keeps no history may refuse what lies in the past with `SnapshotTooOld`; what it shows is never torn.
+
+One file, as it is one contract: the docstrings of `read_in`, `scan_in`, `stage` and `contents`.
 """
 
 from __future__ import annotations
