@@ -34,7 +34,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_unconfigure() -> None:
     """All is reported. A thread or a child that does not end must not keep the run from ending."""
-    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__ or 2)
 
 
 @pytest.hookimpl(tryfirst=True)

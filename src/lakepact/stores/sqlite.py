@@ -66,6 +66,10 @@ FEW_CELLS = 64
 """As many cells as a commit or a batch of loads usually asks for. More of them are read on a thread."""
 
 
+READS_A_TURN = 32
+"""After this many reads on the event loop others get a turn: a caller that only reads must not keep it for ever."""
+
+
 class SqliteCells:
     """`CellStore` on one SQLite file. Make it with `open`."""
 
@@ -79,6 +83,7 @@ class SqliteCells:
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite3.Connection | None = None
+        self._reads_here = 0
         self._closed = False
 
     @classmethod
@@ -99,6 +104,9 @@ class SqliteCells:
     async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
         wanted = legal_keys(keys, self._settings)
         if len(wanted) <= FEW_CELLS and (found := self._read_here(wanted)) is not None:
+            self._reads_here += 1
+            if self._reads_here % READS_A_TURN == 0:
+                await asyncio.sleep(0)
             return found
         return await self._look(lambda connection: sqlite_rows.read_cells(connection, wanted))
 

@@ -47,6 +47,16 @@ async def _opened(path: Path) -> AsyncIterator[CellStore]:
         await store.close()
 
 
+async def test_p6_a_caller_that_only_reads_does_not_keep_others_from_their_turn(file_world: World) -> None:
+    await file_world.put({A: {"n": 0}})
+    other = asyncio.create_task(asyncio.sleep(0))
+    for _ in range(1_000):
+        if other.done():
+            break
+        await file_world.store.read([A])
+    assert other.done()
+
+
 # --- several processes ---
 
 
