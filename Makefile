@@ -59,7 +59,8 @@ proto: setup
 	@$(IN) $(RUN) tools/generate_proto.py
 
 # A Spark session belongs to its process, and these change its settings: each file has a process of its own.
-OWN_PROCESS := tests/interop/test_pipelines.py tests/interop/test_spark_transactions.py
+OWN_PROCESS := $(addprefix tests/interop/test_,$(addsuffix .py,\
+	pipelines pipeline_command pipeline_kills pipeline_positions pipeline_projects spark_delta spark_transactions))
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \

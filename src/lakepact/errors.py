@@ -7,14 +7,17 @@
     │   ├── TooManyCells
     │   ├── DuplicateCell
     │   ├── InvalidTransactionId
-    │   └── InvalidSetting
+    │   ├── InvalidSetting
+    │   ├── KeepsNoRows
+    │   └── FileNotLive
     ├── TransactionError          this transaction cannot take this step; nothing was written
     │   ├── TransactionNotFound
     │   ├── KeyReused
     │   ├── WrongState
     │   │   └── TransactionClosed
     │   ├── SnapshotTooOld
-    │   └── StagedMeanwhile
+    │   ├── StagedMeanwhile
+    │   └── RowsGone
     ├── Contended                 somebody else is in the way; nothing was applied, try again
     ├── StoreUnavailable          the store did not answer; nothing was applied, try again
     ├── OutcomeUnknown            it may or may not have happened; look the transaction up
@@ -81,6 +84,18 @@ class InvalidSetting(InvalidRequest):
     type: ClassVar[str] = "invalid-setting"
 
 
+class KeepsNoRows(InvalidRequest):
+    """The transaction has something beside its cells, and the store keeps documents: only SQL stores keep rows."""
+
+    type: ClassVar[str] = "keeps-no-rows"
+
+
+class FileNotLive(InvalidRequest):
+    """A change of a Delta table removes a file that does not belong to the version it is based on."""
+
+    type: ClassVar[str] = "file-not-live"
+
+
 class TransactionError(LakepactError):
     """This transaction cannot take this step. Nothing was written by this call."""
 
@@ -121,6 +136,12 @@ class StagedMeanwhile(TransactionError):
     """Another call has staged one of the cells this one was planned on. Read again and plan again."""
 
     type: ClassVar[str] = "staged-meanwhile"
+
+
+class RowsGone(TransactionError):
+    """The rows this transaction would publish are not there, or no longer. Write them again and commit again."""
+
+    type: ClassVar[str] = "rows-gone"
 
 
 class Contended(LakepactError):

@@ -19,7 +19,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -34,7 +34,7 @@ CONFIG_FILE: Final = "lakepact.toml"
 HIDDEN: Final = "***"
 
 RESERVED_WORDS: Final = frozenset(
-    {"config", "lakepact", "namespaces", "oauth", "state", "tables", "transactions", "views"}
+    {"config", "delta-tables", "lakepact", "namespaces", "oauth", "state", "tables", "transactions", "views"}
 )
 """No warehouse has one of these names. A path `/v1/<word>/...` has no prefix if the word is one of them; and the cells
 below `lakepact/` belong to no warehouse."""
@@ -86,6 +86,9 @@ def _bound(name: str) -> Any:
     return Field(default=default, description=description, gt=0, allow_inf_nan=False)
 
 
+MirrorEngine: TypeAlias = Literal["delta_log", "duckdb"]
+
+
 class Place(BaseModel):
     """Where a warehouse is."""
 
@@ -93,6 +96,8 @@ class Place(BaseModel):
 
     url: str
     options: dict[str, str] = Field(default_factory=dict)
+    mirrors: list[MirrorEngine] | None = None
+    """Engines that follow its tables. None: those of the setting `mirrors`."""
 
     @field_validator("url")
     @classmethod
@@ -164,6 +169,21 @@ class Settings(BaseSettings):
     )
     receipts: bool = Field(
         default=True, description="Whether every committed change leaves a receipt in the warehouse."
+    )
+    mirrors: list[MirrorEngine] = Field(
+        default=["delta_log"],
+        description="Which engines follow tables: `delta_log`, `duckdb`. A warehouse or a table may say otherwise.",
+    )
+    mirror_interval_s: float = Field(
+        default=30.0,
+        description="How often a server looks whether a mirror has been left behind.",
+        gt=0,
+        allow_inf_nan=False,
+    )
+    mirror_max_attempts: int = Field(
+        default=0,
+        description="Failures in a row after which a mirror is dead until `lakepact mirror retry`. 0: it never is.",
+        ge=0,
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="What is logged: `debug`, `info`, `warning` or `error`."
@@ -257,6 +277,11 @@ class Settings(BaseSettings):
         """Every warehouse by name, the default one first."""
         default = Place(url=self.warehouse, options=self.warehouse_options)
         return {self.default_warehouse: default, **self.warehouses}
+
+    def mirrors_of(self, warehouse: str) -> tuple[str, ...]:
+        """The engines that follow the tables of this warehouse, unless a table says otherwise."""
+        place = self.warehouses.get(warehouse)
+        return tuple(place.mirrors if place is not None and place.mirrors is not None else self.mirrors)
 
     @classmethod
     def load(cls, **given: Any) -> Self:

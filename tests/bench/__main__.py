@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import cuts, latency, memory, overlay, rest, rounds, sql
+from tests.bench import cuts, latency, memory, overlay, rest, rounds, spark, sql
 from tests.bench.report import say
 
 SECTIONS = {
@@ -17,6 +17,7 @@ SECTIONS = {
     "memory": memory.run,
     "rest": rest.run,
     "overlay": overlay.run,
+    "spark": spark.run,
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from lakepact.kernel.identity import TransactionId
 from lakepact.stores import open_store
+from tests.crash.delta import DELTA_ACTS
 from tests.crash.scenario import ACTS, SETTINGS, Job
 
 
@@ -97,7 +98,7 @@ async def main(url: str, options: dict[str, str], act: str, job: Job, trap: Trap
     print("ready", flush=True)
     sys.stdin.readline()
     trap.is_set = True
-    await ACTS[act](store, job)
+    await (ACTS | DELTA_ACTS)[act](store, job)
     # One more point: it has happened, and nobody has been told.
     trap.operation()
     await store.close()

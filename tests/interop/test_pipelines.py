@@ -1,68 +1,29 @@
-"""Pipelines on a real Spark: all outputs become visible at one instant, or none does."""
+"""Pipelines on a real Spark: all outputs become visible at one instant, or none does.
+
+What is new, streams and the example are in test_pipeline_positions.py, kills in test_pipeline_kills.py, the command in
+test_pipeline_command.py, projects of Spark's own in test_pipeline_projects.py.
+"""
+
+# Fixtures that come from a module beside look to ruff like names that are taken twice.
+# ruff: noqa: F811
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from typer.testing import CliRunner
 
 from lakepact import pipelines as dp
-from lakepact import spark as lp
-from lakepact.cli import app
 from lakepact.pipelines.results import State, Status
 from lakepact.spark import SparkLake
-from tests.support import jars
+from tests.interop.pipelines import name, raw, receipt, rows, shared  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
-
-_NAMES = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def shared(lake: Lake) -> SparkLake:
-    return lp.connect(lake.spark)
-
-
-@pytest.fixture
-def name() -> str:
-    """A pipeline of its own for each test: positions go by the name."""
-    return f"pipeline-{next(_NAMES)}"
-
-
-@pytest.fixture
-def raw(lake: Lake, db: str) -> Iterator[str]:
-    """Orders and customers; the third order is of nobody."""
-    orders = "VALUES (1, 10, 5D), (2, 11, 7.5D), (3, 99, 1D) t(id, customer, amount)"
-    lake.sql(f"CREATE TABLE {db}.raw_orders AS SELECT * FROM {orders}")
-    lake.sql(f"CREATE TABLE {db}.raw_customers AS SELECT * FROM VALUES (10, 'Ann'), (11, 'Bob') t(id, name)")
-    yield db
-
-
-def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    return sorted(lake.sql(f"SELECT * FROM other.{table}"), key=str)
-
-
-def receipt(lake: Lake, table: str) -> dict[str, Any]:
-    """The receipt of the table's newest version."""
-    from lakepact.catalog.receipts import commit_key
-
-    key = commit_key(lake.loaded(table)["metadata-location"])
-    warehouse = lake.server.folder / "data"
-    [found] = warehouse.rglob(f"{key}.json")
-    return dict(orjson.loads(found.read_bytes()))
 
 
 def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) -> dp.Pipeline:
@@ -294,45 +255,6 @@ def test_inputs_may_grow_meanwhile_unless_the_pipeline_is_serializable(
     assert rows(lake, f"{raw}.counted") == [(4,)]
 
 
-def test_incremental_runs_neither_lose_nor_repeat_a_row(lake: Lake, shared: SparkLake, db: str, name: str) -> None:
-    """Ten runs over an input that grows, some of which die before they are committed."""
-    lake.sql(f"CREATE TABLE {db}.raw (id BIGINT)")
-    dies: list[bool] = [False]
-
-    with dp.Pipeline(name, namespace=db) as pipeline:
-
-        @dp.table
-        def rows_in() -> DataFrame:
-            return dp.read_new("raw")
-
-        @dp.table
-        def counted(rows_in: DataFrame) -> DataFrame:
-            if dies[0]:
-                raise RuntimeError("dies")
-            # What is new in a table of the run itself is what the run has staged.
-            return dp.read_new("rows_in").agg(F.count("*").alias("n"))
-
-    expected: list[int] = []
-    for number in range(10):
-        if number % 4 != 3:
-            lake.sql(f"INSERT INTO other.{db}.raw VALUES ({2 * number}), ({2 * number + 1})")
-            expected += [2 * number, 2 * number + 1]
-        dies[0] = number % 3 == 1
-        if dies[0]:
-            with pytest.raises(dp.StageFailed, match="dies"):
-                dp.run(pipeline, shared)
-        else:
-            result = dp.run(pipeline, shared)
-            assert lake.ids(f"other.{db}.rows_in") == expected
-            assert lake.one(f"SELECT sum(n) FROM other.{db}.counted") == len(expected)
-    [since] = [one.since_snapshot_id for one in result.inputs if one.table == f"{db}.raw"]
-    assert since is not None
-
-    lake.sql(f"DELETE FROM other.{db}.raw WHERE id = 0")
-    with pytest.raises(dp.PositionLost, match="skip_changes"):
-        dp.run(pipeline, shared)
-
-
 def test_the_schema_grows_with_the_query_in_the_same_commit(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
     def pipeline(columns: str) -> dp.Pipeline:
         with dp.Pipeline(name, namespace=raw) as made:
@@ -376,20 +298,6 @@ def test_only_a_part_may_run_and_reads_other_tables_as_they_are(
     assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
 
 
-def test_a_part_must_not_take_new_rows_away_from_others(shared: SparkLake, raw: str, name: str) -> None:
-    with dp.Pipeline(name, namespace=raw) as pipeline:
-
-        @dp.temporary_view
-        def new() -> DataFrame:
-            return dp.read_new("raw_orders")
-
-        dp.table(name="one", sql="SELECT * FROM new")
-        dp.table(name="two", sql="SELECT * FROM new")
-
-    with pytest.raises(dp.InvalidPipeline, match=rf"also for {raw}\.two.*Run them together"):
-        dp.run(pipeline, shared, only=["one"])
-
-
 def test_unknown_inputs_are_an_error_before_anything_runs(shared: SparkLake, db: str, name: str) -> None:
     with dp.Pipeline(name, namespace=db) as pipeline:
 
@@ -399,163 +307,3 @@ def test_unknown_inputs_are_an_error_before_anything_runs(shared: SparkLake, db:
 
     with pytest.raises(dp.InvalidPipeline, match=rf"unknown inputs: {db}\.missing \(read by {db}\.out\)"):
         dp.run(pipeline, shared)
-
-
-def test_a_stream_that_is_restarted_is_in_both_tables_exactly_once(
-    lake: Lake, shared: SparkLake, db: str, name: str
-) -> None:
-    source, checkpoint = lake.folder / name / "source", lake.folder / name / "checkpoint"
-    source.mkdir(parents=True)
-    lake.sql(f"CREATE TABLE {db}.orders (id BIGINT, day STRING)")
-    lake.sql(f"CREATE TABLE {db}.counts (day STRING, n BIGINT)")
-    dies: list[str] = []
-    calls: list[int] = []
-
-    def write(tx: lp.SparkTransaction, batch: DataFrame) -> None:
-        calls.append(1)
-        tx.write(batch, f"{db}.orders")
-        if dies == ["before"]:
-            raise RuntimeError("dies before the commit")
-        tx.write(batch.groupBy("day").agg(F.count("*").alias("n")), f"{db}.counts")
-
-    sink = dp.sink(shared, name, write)
-
-    def each(batch: DataFrame, batch_id: int) -> None:
-        sink(batch, batch_id)
-        if dies == ["after"]:
-            raise RuntimeError("dies after the commit")
-
-    def feed(number: int) -> None:
-        (source / f"{number}.json").write_text(f'{{"id": {number}, "day": "d{number % 2}"}}\n')
-
-    def run() -> None:
-        stream = lake.spark.readStream.schema("id BIGINT, day STRING").json(str(source))
-        query = (
-            stream.writeStream.foreachBatch(each)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-
-    feed(1)
-    run()
-    for how in ("before", "after"):
-        feed(2 if how == "before" else 3)
-        dies.append(how)
-        with pytest.raises(Exception, match="dies"):
-            run()
-        dies.clear()
-        run()
-    assert lake.ids(f"other.{db}.orders") == [1, 2, 3]
-    assert sorted(lake.sql(f"SELECT day, sum(n) FROM other.{db}.counts GROUP BY day")) == [("d0", 1), ("d1", 2)]
-    # The batch that was in already was not computed again.
-    assert len(calls) == 1 + 2 + 1
-    document = shared.plain.state[f"streams/{name}"]
-    assert document["batch-id"] == 2
-    assert len(document["query-id"]) == 36
-
-
-# --- the command ---
-
-FILE = """
-import os
-import signal
-
-from pyspark.sql import DataFrame, SparkSession
-
-from lakepact import pipelines as dp
-
-spark = SparkSession.active()
-dp.pipeline(namespace=dp.param("db"))
-
-
-@dp.table
-@dp.expect_rows(at_least=dp.param("least", 1), over="added")
-def copies() -> DataFrame:
-    return spark.table("raw_customers")
-
-
-@dp.materialized_view
-def counted(copies: DataFrame) -> str:
-    if dp.param("die", False):
-        assert dp.read("copies").count() == 2
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "SELECT count(*) AS n FROM copies"
-"""
-
-
-@pytest.fixture
-def file(lake: Lake, name: str) -> Path:
-    made = lake.folder / f"{name}.py"
-    made.write_text(FILE)
-    return made
-
-
-def test_a_killed_driver_leaves_nothing_and_the_rerun_succeeds(
-    lake: Lake, shared: SparkLake, raw: str, file: Path
-) -> None:
-    folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    where = ["--uri", lake.server.url, "--master", "local[1]", "--jars", str(folder)]
-    told = ["--param", f"db={raw}", "--param", "die=true", "--run-id", "r1"]
-    quick = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-    }
-    conf = [word for name, value in quick.items() for word in ("--conf", f"{name}={value}")]
-    killed = subprocess.run(
-        [sys.executable, "-m", "lakepact", "run", str(file), *where, *told, *conf],
-        cwd=lake.folder,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert f"{raw}.copies: staged, 2 rows" in killed.stderr
-    assert sorted(lake.tables(raw)) == ["raw_customers", "raw_orders"]
-
-    # What it has begun is still open, and in nobody's way.
-    assert any(one.properties.get("run-id") == "r1" for one in shared.plain.transactions.list("open"))
-    result = dp.run(file, shared, params={"db": raw}, run_id="r1")
-    assert result.state is State.COMMITTED
-    assert rows(lake, f"{raw}.counted") == [(2,)]
-    assert lake.scan_everything()[f"{raw}.copies"] == 2
-
-
-def test_the_command_runs_reports_and_says_how_it_ended_by_its_exit_code(lake: Lake, raw: str, file: Path) -> None:
-    def command(*more: str) -> Any:
-        return CliRunner().invoke(app, [*more, "--uri", lake.server.url])
-
-    arguments = ("run", str(file), "--param", f"db={raw}")
-    failed = command(*arguments, "--param", "least=3")
-    assert failed.exit_code == 1
-    assert "check-failed" in failed.stderr
-    assert "2 rows, and at least 3 were expected" in failed.stderr
-
-    done = command(*arguments, "--run-id", "monday", "--json")
-    assert done.exit_code == 0, done.stderr
-    found = orjson.loads(done.stdout)
-    assert (found["state"], found["run_id"], found["quality"]) == ("committed", "monday", "passed")
-    again = command(*arguments, "--run-id", "monday")
-    assert again.exit_code == 0
-    assert "was committed before" in again.stdout
-    assert command("run", str(file)).exit_code == 2
-    # The session is not the command's own, so it is still there.
-    assert lake.one("SELECT 1") == 1
-
-    lake.sql(f"INSERT INTO other.{raw}.copies VALUES (50, 'from outside')")
-    shown = command("history", f"{raw}.copies")
-    assert shown.exit_code == 0, shown.stderr
-    outside, by_run = shown.stdout.split("\n\n")
-    assert "external" in outside and "declared-unverified" in outside and "not-checked" in outside
-    assert f"pipeline {file.stem}, run monday" in by_run
-    assert f"{raw}.raw_customers@" in by_run and "(verified)" in by_run
-    assert "passed, 1 checks" in by_run
-    assert "2 added, 2 in all" in by_run

@@ -321,6 +321,7 @@ def test_the_session_is_left_as_it_was(lake: Lake, pact: lp.SparkLake, db: str) 
             spark._jsparkSession.sessionState().catalog().getTempViewNames().mkString(),
             sorted(one.name for one in spark.catalog.listCatalogs()),
             active._jsparkSession.equals(spark._jsparkSession),
+            SparkSession._activeSession,
             spark.sparkContext.parallelize([(1,)]).toDF(["id"]).sparkSession is spark,
         )
 
@@ -332,6 +333,8 @@ def test_the_session_is_left_as_it_was(lake: Lake, pact: lp.SparkLake, db: str) 
         tx.sql(f"INSERT INTO {db}.t VALUES (2, 'b')")
         tx.write(people(lake, (3, "c")), "t", "merge", keys="id")
         tx.table("t").createOrReplaceTempView("inside")
+        # PySpark makes the session that a frame is created in the active one; a transaction's never is.
+        assert tx.spark.createDataFrame([(4, "d")], "id BIGINT, name STRING").sparkSession is tx.spark
         assert state() == before
     assert state() == before
     with pytest.raises(ZeroDivisionError), pact.transaction():

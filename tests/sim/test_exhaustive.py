@@ -18,13 +18,13 @@ TOO_LARGE = (
     "two writers, one lost answer",
     "two writers, one crash, one lost answer, one recoverer",
 )
-"""Worlds with more schedules than an ordinary test run searches; `LAKEPACT_LONG=1` gives each of them ten minutes."""
+"""Worlds with more schedules than an ordinary test run searches; `LAKEPACT_LONG=1` gives each of them five minutes."""
 
 
 @pytest.mark.timeout(2_400)
 @pytest.mark.parametrize("world", SMALL_WORLDS, ids=lambda world: world.name)
 def test_no_schedule_breaks_a_promise(world: SmallWorld, record_property: Callable[[str, object], None]) -> None:
-    found = search(world, seconds=600) if LONG else search(world, schedules=SCHEDULES)
+    found = search(world, seconds=300) if LONG else search(world, schedules=SCHEDULES)
     print(found)
     record_property("search", str(found))
     assert found.complete or world.name in TOO_LARGE, str(found)

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from lakepact.errors import DuplicateCell, IllegalKey, InvalidRequest, InvalidTransactionId, TooManyCells, ValueTooLarge
+from lakepact.errors import (
+    DuplicateCell,
+    IllegalKey,
+    InvalidRequest,
+    InvalidTransactionId,
+    KeepsNoRows,
+    TooManyCells,
+    ValueTooLarge,
+)
 from lakepact.kernel.checks import check_keys, check_limit, check_transaction, check_ttl
 from lakepact.kernel.identity import TransactionId, uuid7
 from lakepact.kernel.keys import Key
@@ -38,6 +46,7 @@ def test_a_transaction_within_all_limits_passes() -> None:
         ({"writes": (Write(Key("a"), 0, {}),), "reads": (Read(Key("a"), 0),)}, DuplicateCell),
         ({"writes": (Write(Key("a"), 0, {}), Write(Key("a"), 0, {}))}, DuplicateCell),
         ({"reads": tuple(Read(Key(name), 0) for name in "abcd")}, TooManyCells),
+        ({"beside": {}}, KeepsNoRows),
         ({"writes": (Write(Key("a"), -1, {}),)}, InvalidRequest),
         ({"writes": (Write(Key("a"), 0, {"x": "y" * 100}),)}, ValueTooLarge),
         ({"writes": (Write(Key("a"), 0, {"x": "y" * 80}), Write(Key("b"), 0, {"x": "y" * 80}))}, ValueTooLarge),

@@ -1,4 +1,4 @@
-"""`wire` is a server on SQLite and a folder; `anywhere` is one on each other kind of store in turn."""
+"""`wire` is a server on SQLite and a folder; `anywhere` on each kind of store in turn, `on_sql` on those of SQL."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def postgres() -> Iterator[LazyPostgres]:
 @pytest.fixture
 def wire(tmp_path: Path) -> AbstractAsyncContextManager[Wire]:
     return Wire.opened(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def on_sql(request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres) -> AbstractAsyncContextManager[Wire]:
+    return Wire.opened(tmp_path) if request.param == "sqlite" else _on_postgres(tmp_path, postgres.url())
 
 
 @pytest.fixture(params=["sqlite", "memory", "file", "postgres"])

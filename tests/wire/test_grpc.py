@@ -790,9 +790,11 @@ async def test_a_call_whose_client_has_left_is_finished(doors: Doors) -> None:
     begun = await doors.begin()
     await doors.prepare(begun.transaction_id, change("a", *append(1)))
     request = pb.CommitTransactionRequest(transaction_id=begun.transaction_id)
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
+    try:
         await doors.stub.CommitTransaction(request, timeout=0.0005)
-    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    except grpc.aio.AioRpcError as error:
+        # Nearly always: half a millisecond is little, but not nothing.
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     # It may not have arrived at all. If it has, it is not half done; and sent again it is done.
     assert (await doors.commit(begun.transaction_id)).state == pb.TS_APPLIED
 

@@ -707,3 +707,17 @@ async def test_what_a_dropped_table_leaves_behind_says_nothing_of_the_staging(tm
         assert not (await store.scan("main/answers")).cells
     finally:
         await store.close()
+
+
+async def test_the_predecessor_of_a_view_is_one_that_others_have_seen(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace("db")
+        view = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
+        before = (await wire.post("/namespaces/db/views", view)).json()["metadata-location"]
+        tx = await begin(wire)
+        for number in range(3):
+            changed = await tx.post("/namespaces/db/views/v", {"updates": [set_properties(n=str(number))]})
+            assert changed.status == 200, changed.body
+        await tx.publish()
+    [receipt] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
+    assert receipt["previous-metadata-location"] == before

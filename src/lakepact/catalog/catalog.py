@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakepact.catalog.cells import MainCells
+from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.errors import NamespaceNotEmpty, NoSuchNamespace
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
@@ -22,6 +23,7 @@ from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Worker
+from lakepact.delta.ports import DeltaRows
 from lakepact.errors import Contended
 from lakepact.iceberg.requests import Commit
 from lakepact.kernel.identity import TransactionId
@@ -45,8 +47,10 @@ class Catalog(Operations):
         tasks: Tasks,
         settings: CatalogSettings,
         *,
+        rows: DeltaRows | None = None,
         watch: Watch | None = None,
     ) -> None:
+        """`rows`: where Delta tables are kept, if the store can."""
         watch = watch or Watch()
         files = MetadataFiles(
             warehouse,
@@ -55,13 +59,15 @@ class Catalog(Operations):
             look_every_time=warehouse.root.startswith("file:"),
             on_cache=watch.cache,
         )
-        parts = Parts(warehouse, Keys(warehouse.name), store, blobs, files, clock, rng, tasks, settings, watch)
+        parts = Parts(warehouse, Keys(warehouse.name), store, blobs, files, rows, clock, rng, tasks, settings, watch)
         worker = Worker(
             store,
             files,
+            rows,
             clock,
             rng,
             tasks,
+            warehouse=warehouse.name,
             deadline_s=settings.deadline_s,
             on_committed=self._after_commit,
             watch=watch,
@@ -93,7 +99,11 @@ class Catalog(Operations):
 
     async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
         await self._spare_pinned(commits)
-        return await super().commit_tables(call, commits)
+        return await self.parts.measured(super().commit_tables(call, commits))
+
+    async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
+        await self._spare_pinned(iceberg)
+        return await self.parts.measured(super().commit_delta(call, commits, iceberg))
 
     async def _spare_pinned(self, commits: Sequence[Commit]) -> None:
         for commit in commits:

@@ -4,6 +4,7 @@
     <warehouse>/names/<namespace>/<name>      what a name stands for: {kind, id}
     <warehouse>/tables/<uuid>                 a table's pointer
     <warehouse>/views/<uuid>                  a view's pointer
+    <warehouse>/delta/<uuid>                  a Delta table's pointer
     <warehouse>/locations/<digest>            who owns a location: no two tables share one
     <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
     <warehouse>/state/<name>                  a small document of a user
@@ -45,6 +46,9 @@ class Keys:
     def view(self, uuid: str) -> Key:
         return key_of(self._warehouse, "views", uuid)
 
+    def delta(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "delta", uuid)
+
     def location(self, location: str) -> Key:
         return key_of(self._warehouse, "locations", hashlib.sha256(location.encode()).hexdigest())
 
@@ -65,7 +69,7 @@ class Keys:
         return key_of(self._warehouse, "dropped", uuid)
 
 
-CHANGEABLE: Final = frozenset({"namespaces", "tables", "views"})
+CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})
 """The families whose cells are what users change. The others follow from them."""
 
 

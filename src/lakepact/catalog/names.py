@@ -117,7 +117,13 @@ class Names:
         return self._pointer_key(pointer.kind, pointer.id)
 
     def _pointer_key(self, kind: Kind, uuid: str) -> Key:
-        return self._keys.table(uuid) if kind is Kind.TABLE else self._keys.view(uuid)
+        match kind:
+            case Kind.TABLE:
+                return self._keys.table(uuid)
+            case Kind.VIEW:
+                return self._keys.view(uuid)
+            case Kind.DELTA:
+                return self._keys.delta(uuid)
 
     def _remember(self, identifier: Identifier, kind: Kind, uuid: str) -> None:
         self._ids[identifier] = kind, uuid
@@ -132,6 +138,10 @@ def _goes_by(cell: Cell, identifier: Identifier) -> bool:
 
 
 def missing(identifier: Identifier, kind: Kind) -> Refusal:
-    if kind is Kind.TABLE:
-        return NoSuchTable(f"Table does not exist: {shown(identifier)}")
-    return NoSuchView(f"View does not exist: {shown(identifier)}")
+    match kind:
+        case Kind.TABLE:
+            return NoSuchTable(f"Table does not exist: {shown(identifier)}")
+        case Kind.VIEW:
+            return NoSuchView(f"View does not exist: {shown(identifier)}")
+        case Kind.DELTA:
+            return NoSuchTable(f"Delta table does not exist: {shown(identifier)}")

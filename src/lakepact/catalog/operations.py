@@ -7,11 +7,14 @@ a change is committed or staged.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from lakepact.catalog.cells import Cells
-from lakepact.catalog.errors import AnswerLost, BadRequest, Unsupported
+from lakepact.catalog.delta_steps import DeltaStep
+from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable, DeltaTables
+from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Unsupported
 from lakepact.catalog.files import MetadataFile, MetadataFiles
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.listing import Listing, Page
@@ -23,6 +26,7 @@ from lakepact.catalog.views import Views
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Plan
+from lakepact.delta.ports import DeltaRows, ErrorRow, VersionRow
 from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, CreateTable, CreateView, Identifier
@@ -41,6 +45,8 @@ class CatalogSettings:
     deadline_s: float = 30.0
     cache_bytes: int = 256 << 20
     multi_table: bool = True
+    max_delta_files: int = 100_000
+    mirrors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Parts:
     store: CellStore
     blobs: BlobStore
     files: MetadataFiles
+    rows: DeltaRows | None
     clock: Clock
     rng: Rng
     tasks: Tasks
@@ -60,6 +67,19 @@ class Parts:
 
     def new_id(self) -> TransactionId:
         return uuid7(self.clock.now_ms(), self.rng.bits(74))
+
+    async def measured(self, work: Awaitable[Done]) -> Done:
+        """A commit, watched: how long it took if it changes several tables, and whether something had moved."""
+        began_s = self.clock.monotonic_s()
+        try:
+            done = await work
+        except CommitFailed:
+            self.watch.conflicted()
+            raise
+        tables = len(done.result.get("results", ()))
+        if tables > 1 and not done.replayed:
+            self.watch.together(tables, (self.clock.monotonic_s() - began_s) * 1000)
+        return done
 
 
 class Performs(Protocol):
@@ -83,6 +103,16 @@ class Operations:
         plans = (parts.keys, parts.warehouse, self._names, self._namespaces, parts.files)
         self._tables = Tables(*plans)
         self._views = Views(*plans)
+        self._delta = DeltaTables(
+            parts.keys,
+            parts.warehouse,
+            self._names,
+            self._namespaces,
+            self._tables,
+            parts.rows,
+            mirrors=parts.settings.mirrors,
+            max_files=parts.settings.max_delta_files,
+        )
 
     @property
     def warehouse(self) -> Warehouse:
@@ -188,6 +218,71 @@ class Operations:
 
     async def register_view(self, call: Call, identifier: Identifier, location: str) -> Done:
         return await self._worker.perform(call, lambda draft: self._views.register(draft, identifier, location))
+
+    # --- Delta tables ---
+
+    async def list_delta(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+        check_namespace(namespace)
+        return await self._listing.names(namespace, Kind.DELTA, token, size)
+
+    async def create_delta(self, call: Call, namespace: tuple[str, ...], request: CreateDelta) -> Done:
+        return await self._worker.perform(call, lambda draft: self._delta.create(draft, namespace, request))
+
+    async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
+        """Many tables of both formats in one commit."""
+        self._check_many(len(commits) + len(iceberg), iceberg)
+
+        async def plan(draft: Draft) -> JsonObject:
+            changed = await self._tables.commit_all(draft, iceberg) if iceberg else {"results": []}
+            delta = await self._delta.commit_all(draft, commits)
+            return {"results": [*changed["results"], *delta["results"]]}
+
+        try:
+            return await self._worker.perform(call, plan)
+        except CommitFailed as refusal:
+            await self._log_conflicts(call, refusal)
+            raise
+
+    async def load_delta(
+        self,
+        identifier: Identifier,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        files: bool = True,
+    ) -> DeltaTable:
+        pointer = await self._delta.find(self._cells, identifier)
+        staged = await self._delta_staged(pointer)
+        return await self._delta.load(pointer, staged, version=version, timestamp_ms=timestamp_ms, files=files)
+
+    async def delta_exists(self, identifier: Identifier) -> None:
+        await self._delta.find(self._cells, identifier)
+
+    async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
+        return await self._delta.history(await self._delta.find(self._cells, identifier), before, limit)
+
+    async def _delta_staged(self, _pointer: Pointer) -> DeltaStep | None:
+        """What is staged for this table; outside of a transaction nothing is."""
+        return None
+
+    async def _log_conflicts(self, call: Call, refusal: CommitFailed) -> None:
+        """For those who look for reasons later. It is not worth failing for."""
+        if self.parts.rows is None:
+            return
+        rows = [
+            ErrorRow(
+                call.transaction_id,
+                one["table-id"],
+                one["expected"],
+                one["actual"],
+                "VersionConflict",
+                refusal.message,
+                self.parts.clock.now_ms(),
+            )
+            for one in refusal.details.get("version-conflicts", ())
+        ]
+        with suppress(LakepactError):
+            await self.parts.rows.log_errors(rows)
 
     # --- small documents of users ---
 

@@ -16,13 +16,14 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.cells import MainCells
+from lakepact.catalog.delta_steps import DELTA_CELLS, DeltaStep, StagedDelta, kept, needed
 from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.operations import Operations, Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
-from lakepact.catalog.staged import StagedNote, with_note, without_note
+from lakepact.catalog.staged import STAGED, StagedNote, with_note, without_note
 from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
 from lakepact.iceberg import names as words
@@ -31,7 +32,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.requests import Commit, CreateTable
 from lakepact.kernel.identity import TransactionId
-from lakepact.kernel.keys import Key
+from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, CellPage, State, TransactionRecord, Value
 
 READ_ONLY: Final = "lakepact.read-only"
@@ -142,7 +143,9 @@ class OverlayWorker:
                 return Done(self._id, result)
             if not await write_files(parts.files, parts.tasks, draft):
                 continue
-            if await self._stage(call, draft, self._staged(draft), {"result": result}):
+            for table_id, step in draft.delta.items():
+                await needed(parts.rows).stage(self._id, table_id, call.transaction_id, kept(step))
+            if await self._stage(call, draft, self._staged(call, draft), {"result": result}):
                 return Done(self._id, result)
             parts.watch.retried()
         raise Contended(
@@ -188,10 +191,18 @@ class OverlayWorker:
             raise closed(self._id, await self._parts.store.lookup(self._id)) from error
         return True
 
-    def _staged(self, draft: Draft) -> dict[Key, Value | None]:
+    def _staged(self, call: Call, draft: Draft) -> dict[Key, Value | None]:
         """The writes, each table's pointer with what publishing needs to know."""
         writes: dict[Key, Value | None] = {}
         for key, value in draft.writes.items():
+            before_this = draft.seen[key]
+            if value is not None and family_of(key) == "views" and before_this.writer == self._id and before_this.value:
+                # What came in between nobody outside has seen: the predecessor is the one it had before all this.
+                previous = "previous-metadata-location"
+                value = {**value, previous: before_this.value[previous]}
+            if value is not None and family_of(key) == DELTA_CELLS:
+                statement = call.transaction_id if segments_of(key)[-1] in draft.delta else None
+                value = {**value, STAGED: StagedDelta.of(draft.seen[key], self._id).next(statement).to_json()}
             if value is not None and family_of(key) == "tables":
                 before, pointer = StagedNote.of(draft.seen[key], self._id), Pointer.from_json(value)
                 if pointer.change is Change.REGISTER:
@@ -217,6 +228,12 @@ class Overlay(Operations):
         self._check_takes_changes = worker.check_takes_changes
         self.know = cells.know
         super().__init__(parts, cells, worker)
+
+    async def _delta_staged(self, pointer: Pointer) -> DeltaStep | None:
+        [cell] = await self._cells.read(self._names.pointer_key(pointer))
+        if cell.writer != self.id or cell.value is None or STAGED not in cell.value:
+            return None
+        return await self._delta.staged_in(self.id, pointer, StagedDelta.from_json(cell.value[STAGED]))
 
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))

@@ -15,6 +15,7 @@ from lakepact.iceberg.summary import summarize_table, summarize_view
 from lakepact.kernel.model import Cell, Value
 
 ICEBERG: Final = "iceberg"
+DELTA: Final = "delta"
 _MOST_REFS: Final = 100
 """A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
 
@@ -25,6 +26,8 @@ _OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "staged"})
 class Kind(StrEnum):
     TABLE = "table"
     VIEW = "view"
+    DELTA = "delta"
+    """A Delta table: a table of its own kind, which clients of Iceberg do not see."""
 
 
 class Change(StrEnum):
@@ -69,6 +72,12 @@ class Pointer:
         return cls(kind, summary["uuid"], identifier, location, previous, change, summary)
 
     @classmethod
+    def to_delta(cls, identifier: Identifier, summary: JsonObject, change: Change, previous: str | None = None) -> Self:
+        """The pointer to a version of a Delta table: its metadata is the file of its log, which follows later."""
+        location = f"{summary['location']}/_delta_log/{summary['version']:020}.json"
+        return cls(Kind.DELTA, summary["uuid"], identifier, location, previous, change, summary)
+
+    @classmethod
     def of(cls, cell: Cell) -> Self | None:
         """What this cell points to, or None if there is nothing (any more)."""
         return None if cell.value is None else cls.from_json(cell.value)
@@ -90,7 +99,7 @@ class Pointer:
     def to_json(self) -> Value:
         return {
             "kind": self.kind,
-            "format": ICEBERG,
+            "format": DELTA if self.kind is Kind.DELTA else ICEBERG,
             "namespace": list(self.identifier.namespace),
             "name": self.identifier.name,
             "metadata-location": self.metadata_location,

@@ -9,8 +9,21 @@ in it, and to those who drop it, is made sure of here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from lakepact.catalog.delta_steps import (
+    DELTA_CELLS,
+    DeltaStep,
+    StagedDelta,
+    beside_of,
+    changes_of_rows,
+    keep_steps,
+    kept_steps,
+    needed,
+    noted,
+    staged_steps,
+)
 from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
 from lakepact.catalog.keys import family_of, levels_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
@@ -19,7 +32,7 @@ from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
 from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, write_files
-from lakepact.errors import Contended, InvalidRequest, TransactionNotFound, WrongState
+from lakepact.errors import Contended, FileNotLive, InvalidRequest, RowsGone, TransactionNotFound, WrongState
 from lakepact.iceberg.draft import Context
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
@@ -48,7 +61,7 @@ from lakepact.kernel.model import (
 )
 
 _ATTEMPTS: Final = 32
-_POINTERS: Final = ("tables", "views")
+_POINTERS: Final = ("tables", "views", DELTA_CELLS)
 
 Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
 Decide: TypeAlias = Callable[[Transaction], Awaitable[CommitResult | PrepareResult]]
@@ -76,7 +89,7 @@ class Publisher:
             return replay(record)
         if record.state is State.PREPARED:
             prepared = Transaction(record.id, record.request_hash, record.writes, record.reads, sealed=True)
-            return await self._settled(call, self._answered(call, prepared), store.commit)
+            return await self._settled(call, await self._with_kept_rows(self._answered(call, prepared)), store.commit)
         return await self._decide(
             call, record.isolation, lambda transaction: store.commit(transaction, settle_conflict=False)
         )
@@ -87,7 +100,7 @@ class Publisher:
         record = await self._record(call)
         if record.state not in (State.PREPARED, State.COMMITTED):
             await self._decide(
-                call, record.isolation, lambda transaction: store.prepare(transaction, settle_conflict=False)
+                call, record.isolation, lambda transaction: store.prepare(transaction, settle_conflict=False), keep=True
             )
         return await self._record(call)
 
@@ -106,8 +119,8 @@ class Publisher:
 
     # --- the decision ---
 
-    async def _decide(self, call: Call, isolation: Isolation, decide: Decide) -> Done:
-        """Plan, and plan again while only such cells have moved as can be followed."""
+    async def _decide(self, call: Call, isolation: Isolation, decide: Decide, *, keep: bool = False) -> Done:
+        """Plan, and plan again while only such cells have moved as can be followed. `keep`: the commit comes later."""
         try:
             sealed = await self._parts.store.seal(call.transaction_id)
         except (WrongState, TransactionNotFound) as error:
@@ -117,11 +130,18 @@ class Publisher:
             draft = Draft(self._parts.store.read, call.transaction_id, f"publish/{attempt}", self._parts.clock.now_ms())
             try:
                 transaction = await self._plan(call, sealed, draft, moved)
+                transaction = await self._with_rows(transaction, sealed, keep=keep)
+            except FileNotLive as error:
+                return await self._fail(call, sealed, await self._conflict_or(error, sealed))
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 return await self._fail(call, sealed, as_refusal(error))
             if not await write_files(self._parts.files, self._parts.tasks, draft):
                 continue
-            outcome = await self._decided(transaction, decide)
+            try:
+                outcome = await self._decided(transaction, decide)
+            except RowsGone:
+                # Another attempt to commit it has put them aside, and does not count: they are written again.
+                continue
             if not isinstance(outcome, Conflict):
                 return await self._ended(call, transaction, outcome, draft)
             if outcome.final:
@@ -184,6 +204,36 @@ class Publisher:
             return Done(settled.id, settled.answer["result"], replayed=True)
         raise refusal_of(settled.answer["error"])
 
+    # --- the rows of Delta tables: written before the decision, seen after it ---
+
+    async def _with_rows(self, plan: Transaction, sealed: Transaction, *, keep: bool) -> Transaction:
+        """The plan, and what happens to Delta tables beside its cells. `keep`: its commit comes later."""
+        live = {write.key for write in plan.writes if write.value is not None}
+        notes = {segments_of(key)[-1]: note for key, note in noted(sealed.writes).items() if key in live}
+        steps: Mapping[str, DeltaStep] = {}
+        if notes:
+            rows = needed(self._parts.rows)
+            steps = await staged_steps(rows, plan.id, notes)
+            await rows.put(plan.id, changes_of_rows(plan.writes, steps))
+            if keep:
+                await keep_steps(rows, plan.id, steps)
+        return replace(plan, beside=beside_of(self._parts.warehouse.name, plan.id, plan.writes, steps))
+
+    async def _conflict_or(self, error: FileNotLive, sealed: Transaction) -> Refusal:
+        """A file that is to be removed has gone: because its table has moved, or because it never was there."""
+        planned = {write.key: write.revision for write in sealed.writes if family_of(write.key) == DELTA_CELLS}
+        cells = await self._parts.store.read(planned)
+        moved = [
+            Moved(key, planned[key], cell.revision) for key, cell in cells.items() if cell.revision != planned[key]
+        ]
+        return _conflict(sealed, moved, await self._last_known(cells)) if moved else as_refusal(error)
+
+    async def _with_kept_rows(self, prepared: Transaction) -> Transaction:
+        steps: Mapping[str, DeltaStep] = {}
+        if any(family_of(write.key) == DELTA_CELLS for write in prepared.writes):
+            steps = await kept_steps(needed(self._parts.rows), prepared.id)
+        return replace(prepared, beside=beside_of(self._parts.warehouse.name, prepared.id, prepared.writes, steps))
+
     # --- the plan ---
 
     async def _plan(self, call: Call, sealed: Transaction, draft: Draft, moved: Mapping[Key, Cell]) -> Transaction:
@@ -214,7 +264,7 @@ class Publisher:
 
     async def _common_time(self, now_ms: int, writes: Iterable[Write], moved: Mapping[Key, Cell]) -> int:
         """No table may become older than it was."""
-        times = [now_ms]
+        times = [now_ms, *(note.base_ict_ms + 1 for note in noted(writes).values())]
         for write in writes:
             if (note := _note_of(write)) is None:
                 continue
@@ -226,6 +276,8 @@ class Publisher:
 
     async def _write(self, draft: Draft, write: Write, current: Cell | None) -> Write:
         """The cell as it will be seen. `current`: the cell has moved, and this is what it is now."""
+        if write.value is not None and family_of(write.key) == DELTA_CELLS and STAGED in write.value:
+            return self._write_delta(draft, write)
         note = _note_of(write)
         if note is None or write.value is None:
             return write
@@ -247,6 +299,17 @@ class Publisher:
         change = Change.CREATE if base is None else Change.COMMIT
         new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location)
         return Write(write.key, revision, new.to_json())
+
+    def _write_delta(self, draft: Draft, write: Write) -> Write:
+        """All statements are one version, with the time of the whole transaction."""
+        assert write.value is not None
+        note = StagedDelta.from_json(write.value[STAGED])
+        pointer = Pointer.from_json(without_note(write.value))
+        if note.statements:
+            summary = {**pointer.summary, "version": note.base_version + 1, "ict-ms": draft.now_ms}
+            change = Change.CREATE if note.base_version < 0 else Change.COMMIT
+            pointer = Pointer.to_delta(pointer.identifier, summary, change, pointer.previous_metadata_location)
+        return Write(write.key, write.revision, pointer.to_json())
 
     async def _done_again(
         self, draft: Draft, note: StagedNote, current: Cell, staged: Pointer
@@ -322,7 +385,7 @@ def results_of(writes: Iterable[Write]) -> list[JsonObject]:
 
 
 def _note_of(write: Write) -> StagedNote | None:
-    if write.value is None or STAGED not in write.value:
+    if write.value is None or STAGED not in write.value or family_of(write.key) == DELTA_CELLS:
         return None
     return StagedNote.from_json(write.value[STAGED])
 

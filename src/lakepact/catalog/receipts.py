@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.pointers import Change, Kind, Pointer
+from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
@@ -102,7 +102,7 @@ def receipt_of(
     """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one."""
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
-    committed_ms = _committed_ms(metadata if change.made_its_metadata else None, transaction_id)
+    committed_ms = _committed_ms(change, metadata, transaction_id)
     document: JsonObject = {
         "format": FORMAT,
         "event-id": str(uuid.uuid5(uuid.UUID(transaction_id), key)),
@@ -128,12 +128,18 @@ def receipt_of(
         "checks": source.get("checks", []),
     }
     date = datetime.fromtimestamp(committed_ms / 1000, UTC).strftime("%Y-%m-%d")
-    return Receipt(f"{OWN_FOLDER}/events/{date}/iceberg/committed/{key}.json", document)
+    format_ = DELTA if change.kind == Kind.DELTA else ICEBERG
+    return Receipt(f"{OWN_FOLDER}/events/{date}/{format_}/committed/{key}.json", document)
 
 
-def _committed_ms(metadata: JsonObject | None, transaction_id: TransactionId) -> int:
+def _committed_ms(change: CommittedChange, metadata: JsonObject | None, transaction_id: TransactionId) -> int:
     """By the metadata, where it has a time that has a date: a registered file may say anything."""
-    last_updated_ms = (metadata or {}).get("last-updated-ms")
+    if not change.made_its_metadata:
+        return timestamp_ms(transaction_id)
+    if change.kind == Kind.DELTA and change.pointer is not None:
+        last_updated_ms = change.pointer.summary.get("ict-ms")
+    else:
+        last_updated_ms = (metadata or {}).get("last-updated-ms")
     if isinstance(last_updated_ms, int) and 0 < last_updated_ms <= _LAST_MS:
         return last_updated_ms
     return timestamp_ms(transaction_id)
@@ -143,13 +149,13 @@ def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | 
     _, family, *rest = segments_of(write.key)
     revision = write.revision + 1
     match family:
-        case "tables" | "views":
+        case "tables" | "views" | "delta":
             value = write.value if write.value is not None else dropped.get(rest[-1])
             if value is None:
                 return None
             pointer = Pointer.from_json(value)
             return CommittedChange(
-                Kind.TABLE if family == "tables" else Kind.VIEW,
+                pointer.kind,
                 rest[-1],
                 revision,
                 pointer.change,

@@ -92,14 +92,14 @@ class Tables:
         location = next_metadata_location(metadata, None, draft.unique_name(metadata["table-uuid"]))
         self._warehouse.blob_name(location)
         pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change)
-        await self._claim(draft, pointer)
+        await self.claim(draft, pointer)
         draft.put(location, metadata)
         return pointer
 
-    async def _claim(self, draft: Draft, pointer: Pointer) -> None:
-        """Write name, pointer and location of a table that was not there."""
+    async def claim(self, draft: Draft, pointer: Pointer) -> None:
+        """Write name, pointer and location of a table that was not there, of whatever kind."""
         key, name, dropped = (
-            self._keys.table(pointer.id),
+            self._names.pointer_key(pointer),
             self._keys.name(pointer.identifier),
             self._keys.dropped(pointer.id),
         )
@@ -115,7 +115,7 @@ class Tables:
             # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
             draft.write(dropped, None)
         await self._claim_location(draft, pointer)
-        draft.write(name, {"kind": Kind.TABLE, "id": pointer.id})
+        draft.write(name, {"kind": pointer.kind, "id": pointer.id})
         draft.write(key, pointer.to_json())
 
     async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
@@ -132,11 +132,8 @@ class Tables:
 
     async def refuse_taken(self, draft: Draft, identifier: Identifier) -> None:
         there = await self._names.find(draft, identifier)
-        if there is None:
-            return
-        if there.kind is Kind.VIEW:
-            raise AlreadyExists(f"View with same name already exists: {shown(identifier)}")
-        raise AlreadyExists(f"Table already exists: {shown(identifier)}")
+        if there is not None:
+            raise already_exists(there)
 
     # --- committing ---
 
@@ -250,8 +247,8 @@ class Tables:
     async def _change_new(self, draft: Draft, identifier: Identifier, commit: Commit, there: Pointer | None) -> Changed:
         properties = await self._namespaces.enter(draft, identifier.namespace)
         if there is not None:
-            if there.kind is Kind.VIEW:
-                raise AlreadyExists(f"View with same name already exists: {shown(identifier)}")
+            if there.kind is not Kind.TABLE:
+                raise already_exists(there)
             file = await self._files.table(there.metadata_location)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
         uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
@@ -351,7 +348,7 @@ class Tables:
         check_properties(metadata.get("properties") or {})
         await self._namespaces.enter(draft, identifier.namespace)
         there = await self._names.find(draft, identifier)
-        if there is not None and (there.kind is Kind.VIEW or not overwrite):
+        if there is not None and (there.kind is not Kind.TABLE or not overwrite):
             await self.refuse_taken(draft, identifier)
         previous = there.metadata_location if there is not None else None
         pointer = Pointer.to(Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous)
@@ -363,7 +360,7 @@ class Tables:
         else:
             if there is not None:
                 await self._let_go(draft, there, purge=False)
-            await self._claim(draft, pointer)
+            await self.claim(draft, pointer)
         return _result(pointer)
 
     # --- renaming and dropping ---
@@ -378,7 +375,7 @@ class Tables:
         await self._namespaces.enter(draft, target.namespace)
         there = await self._names.find(draft, target)
         if there is not None:
-            what = "Table" if there.kind is Kind.TABLE else "View"
+            what = "View" if there.kind is Kind.VIEW else "Table"
             raise AlreadyExists(f"Cannot rename {shown(source)} to {shown(target)}. {what} already exists")
         old_name, new_name = self._keys.name(source), self._keys.name(target)
         await draft.read(old_name, new_name)
@@ -425,6 +422,17 @@ class Tables:
         owner = await draft.current(key)
         if owner is not None and owner["id"] == pointer.id:
             draft.write(key, None)
+
+
+def already_exists(there: Pointer) -> AlreadyExists:
+    """The refusal of a table under a name that stands for something. Iceberg's clients know these words."""
+    match there.kind:
+        case Kind.TABLE:
+            return AlreadyExists(f"Table already exists: {shown(there.identifier)}")
+        case Kind.VIEW:
+            return AlreadyExists(f"View with same name already exists: {shown(there.identifier)}")
+        case Kind.DELTA:
+            return AlreadyExists(f"Delta table with same name already exists: {shown(there.identifier)}")
 
 
 def _result(pointer: Pointer) -> JsonObject:

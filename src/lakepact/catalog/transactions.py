@@ -155,7 +155,8 @@ class Transactions:
         await self._parts.store.commit(Transaction(guard_id(call.transaction_id), digest, answer=answer))
 
     async def commit(self, call: Call) -> Done:
-        return await self._publisher.commit(call, await self._check_here(call.transaction_id))
+        record = await self._check_here(call.transaction_id)
+        return await self._parts.measured(self._publisher.commit(call, record))
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
         record = await self.load(transaction_id)

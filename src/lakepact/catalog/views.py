@@ -116,7 +116,7 @@ class Views:
         there = await self._names.find(draft, identifier)
         if there is None:
             return
-        if there.kind is Kind.TABLE:
+        if there.kind is not Kind.VIEW:
             raise AlreadyExists(f"Table with same name already exists: {shown(identifier)}")
         raise AlreadyExists(f"View already exists: {shown(identifier)}")
 

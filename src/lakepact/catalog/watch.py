@@ -23,5 +23,11 @@ class Watch:
     def unknown(self) -> None:
         """Whether a change happened is not known."""
 
+    def together(self, tables: int, milliseconds: float) -> None:
+        """A commit of several tables has been made, and how long it took from its beginning."""
+
+    def conflicted(self) -> None:
+        """A commit was refused because something had moved."""
+
     async def committed(self, transaction: Transaction) -> None:
         """A change has been committed and answered. Called in the background."""

@@ -15,11 +15,21 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows, needed
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import CHANGEABLE, family_of
 from lakepact.catalog.watch import Watch
-from lakepact.errors import Contended, InvalidRequest, KeyReused, OutcomeUnknown, StoreUnavailable
+from lakepact.delta.ports import DeltaRows
+from lakepact.errors import (
+    Contended,
+    FileNotLive,
+    InvalidRequest,
+    KeyReused,
+    OutcomeUnknown,
+    RowsGone,
+    StoreUnavailable,
+)
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit
@@ -96,6 +106,9 @@ class Draft:
         self.commits: dict[Key, list[Commit]] = {}
         """What was asked of each table that exists, by its cell: an open transaction may have to do it again."""
 
+        self.delta: dict[str, DeltaStep] = {}
+        """What happens to Delta tables, by their ids: rows that are written before the commit."""
+
         self.seen: dict[Key, Cell] = {}
         self.writes: dict[Key, Value | None] = {}
         self._cells = cells
@@ -146,13 +159,19 @@ class Draft:
         """How many tables, views and namespaces it changes."""
         return sum(family_of(key) in CHANGEABLE for key in self.writes)
 
-    def transaction(self, call: Call, answer: Value) -> Transaction:
+    @property
+    def planned_writes(self) -> tuple[Write, ...]:
+        return tuple(Write(key, self.seen[key].revision, value) for key, value in self.writes.items())
+
+    def transaction(self, call: Call, answer: Value, warehouse: str) -> Transaction:
+        writes = self.planned_writes
         return Transaction(
             call.transaction_id,
             call.request_hash,
-            writes=tuple(Write(key, self.seen[key].revision, value) for key, value in self.writes.items()),
+            writes=writes,
             reads=tuple(Read(key, self.seen[key].revision) for key in self._depends if key not in self.writes),
             answer=answer,
+            beside=beside_of(warehouse, call.transaction_id, writes, self.delta),
         )
 
 
@@ -165,16 +184,20 @@ class Worker:
         self,
         store: CellStore,
         files: MetadataFiles,
+        rows: DeltaRows | None,
         clock: Clock,
         rng: Rng,
         tasks: Tasks,
         *,
+        warehouse: str,
         deadline_s: float,
         on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]],
         watch: Watch,
     ) -> None:
         self.store = store
         self._files = files
+        self._rows = rows
+        self._warehouse = warehouse
         self._clock = clock
         self._rng = rng
         self._tasks = tasks
@@ -206,6 +229,10 @@ class Worker:
                 return Done(call.transaction_id, result)
             if not await write_files(self._files, self._tasks, draft):
                 continue
+            try:
+                await self._write_rows(draft, again=attempt > 0)
+            except FileNotLive as error:
+                return await self._refuse(call, as_refusal(error))
             done = await self._commit(call, draft, result, deadline)
             if done is not None:
                 return done
@@ -215,6 +242,15 @@ class Worker:
             f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "
             f"send the request again"
         )
+
+    async def _write_rows(self, draft: Draft, *, again: bool) -> None:
+        """Nobody sees them before the commit. An earlier attempt's may be for versions that others have taken."""
+        if not draft.delta:
+            return
+        rows = needed(self._rows)
+        if again:
+            await rows.discard(draft.transaction_id)
+        await rows.put(draft.transaction_id, changes_of_rows(draft.planned_writes, draft.delta))
 
     async def _earlier(self, call: Call) -> Done | None:
         """What became of this key when it was used before; None if it is free, or may try again."""
@@ -253,9 +289,12 @@ class Worker:
         answer = {"operation": call.operation, "result": result, "source": call.source}
         if self._clock.monotonic_s() > deadline:
             raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
-        transaction = draft.transaction(call, answer)
+        transaction = draft.transaction(call, answer, self._warehouse)
         try:
             outcome = await self.store.commit(transaction, settle_conflict=False)
+        except RowsGone:
+            # Another attempt under this key has planned anew.
+            return None
         except OutcomeUnknown:
             if (done := await self._settled(call)) is not None:
                 return done

@@ -14,9 +14,11 @@ from typer.core import TyperGroup
 from lakepact import __version__
 from lakepact.cli import (
     configuration,
+    delta,
     demo,
     graph,
     history,
+    mirror,
     namespaces,
     run,
     serve,
@@ -53,6 +55,7 @@ transactions_app = typer.Typer(
     help="What was asked, and what became of it: the records of a store.", no_args_is_help=True
 )
 tx_app = typer.Typer(help="Transactions over many statements, of a server.", no_args_is_help=True)
+mirror_app = typer.Typer(help="Copies of Delta tables for engines that do not ask a server.", no_args_is_help=True)
 namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
 tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
@@ -63,6 +66,9 @@ app.command("history")(history.history)
 app.command("recover")(upkeep.recover)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
+mirror_app.command("retry")(mirror.retry)
+mirror_app.command("run")(mirror.run)
+mirror_app.command("status")(mirror.status)
 namespaces_app.command("create")(namespaces.create)
 namespaces_app.command("drop")(namespaces.drop)
 namespaces_app.command("list")(namespaces.list_)
@@ -81,6 +87,8 @@ store_app.command("probe")(store.probe)
 transactions_app.command("list")(transactions.list_)
 transactions_app.command("show")(transactions.show)
 app.add_typer(config_app, name="config")
+app.add_typer(delta.delta_app, name="delta")
+app.add_typer(mirror_app, name="mirror")
 app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")
 app.add_typer(tables_app, name="tables")

@@ -11,11 +11,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lakepact.cli.graph import Params, PipelineFile
+from lakepact.cli.graph import Params
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
 from lakepact.cli.output import console, print_json, print_rows, report
+from lakepact.client import Lake
 from lakepact.client.machine import ThisMachine, new_id
-from lakepact.errors import InvalidSetting
+from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import RunFailed
 from lakepact.pipelines.loading import load
@@ -25,12 +26,16 @@ from lakepact.pipelines.results import CheckResult, RunResult, StageResult, Stat
 if TYPE_CHECKING:
     from lakepact.pipelines.runner import Event
 
+_PROJECTS: Final = (".yml", ".yaml")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit has started this process: then the master is its business."""
 
 
 def run(
-    file: PipelineFile,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The Python file that declares the pipeline, or a spark-pipeline.yml."),
+    ],
     param: Params = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything, the checks too, and publish nothing.")
@@ -61,6 +66,17 @@ def run(
 ) -> None:
     """Run a pipeline as one transaction: all of its tables are published, or none."""
     params, settings = pairs("--param", param), pairs("--conf", conf)
+    # Before anything can go wrong: whoever does not learn how it ended asks again under the same id.
+    run_id = run_id or new_id(ThisMachine())
+    where = master or (None if _SUBMITTED in os.environ else "local[*]")
+    if file.suffix in _PROJECTS:
+        wish = {"only": only or (), "from_scratch": from_scratch or (), "dry_run": dry_run}
+        with _failures(json):
+            result = _project(
+                file, connected(uri, warehouse, token), params, run_id, where, token, jars, settings, wish
+            )
+        _shown_as(result, json)
+        return
     pipeline = _declared(file, params)
     lake = connected(uri, warehouse, token)
     try:
@@ -70,10 +86,7 @@ def run(
         from lakepact.pipelines.runner import run as run_pipeline
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
-    # Before anything can go wrong: whoever does not learn how it ended asks again under the same id.
-    run_id = run_id or new_id(ThisMachine())
     typer.echo(f"run {run_id}", err=True)
-    where = master or (None if _SUBMITTED in os.environ else "local[*]")
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
     spark = lp.session(
@@ -87,7 +100,7 @@ def run(
     )
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        with _shown() as on_event:
+        with _failures(json), _shown() as on_event:
             result = run_pipeline(
                 pipeline or load(file, params),
                 lp.connect(spark),
@@ -98,13 +111,51 @@ def run(
                 dry_run=dry_run,
                 on_event=on_event,
             )
-    except RunFailed as error:
-        report(error, as_json=json)
-        raise typer.Exit(1) from None
     finally:
         if own:
             spark.stop()
-    if json:
+    _shown_as(result, json)
+
+
+def _project(
+    file: Path,
+    lake: Lake,
+    params: dict[str, str],
+    run_id: str,
+    master: str | None,
+    token: str | None,
+    jars: str | None,
+    settings: dict[str, str],
+    wish: dict[str, Any],
+) -> RunResult:
+    """A project of Spark Declarative Pipelines, as it is."""
+    if params:
+        raise InvalidRequest("a spark-pipeline.yml takes no --param; its configuration and --conf are what it can read")
+    try:
+        from lakepact.pipelines.projects.project import read_project
+        from lakepact.pipelines.projects.runner import Wish, run_project
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+    project = read_project(file)
+    typer.echo(f"run {run_id}", err=True)
+    quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    return run_project(
+        project, lake, Wish(run_id, master=master, token=token, jars=jars, settings={**quiet, **settings}, **wish)
+    )
+
+
+@contextmanager
+def _failures(as_json: bool) -> Iterator[None]:
+    """A run that was given up is told, and ends the command with 1."""
+    try:
+        yield
+    except RunFailed as error:
+        report(error, as_json=as_json)
+        raise typer.Exit(1) from None
+
+
+def _shown_as(result: RunResult, as_json: bool) -> None:
+    if as_json:
         print_json({**asdict(result), "quality": result.quality})
     else:
         _print(result)

@@ -14,6 +14,7 @@ Knows nothing of the server's code: what it says is in `docs/rest.md`, and all o
 
 from __future__ import annotations
 
+from lakepact.client.delta import DeltaChange, DeltaTable, DeltaVersion
 from lakepact.client.errors import (
     AlreadyExists,
     BadRequest,
@@ -44,6 +45,9 @@ __all__ = [
     "Committed",
     "Conflict",
     "Cut",
+    "DeltaChange",
+    "DeltaTable",
+    "DeltaVersion",
     "Document",
     "Forbidden",
     "Identifier",

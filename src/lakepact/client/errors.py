@@ -108,7 +108,8 @@ class Conflict(Refused):
 
     @property
     def tables(self) -> tuple[Identifier, ...]:
-        named = [*self.details.get("conflicts", ()), *self.details.get("failed-requirements", ())]
+        words = ("conflicts", "failed-requirements", "version-conflicts")
+        named = [one for word in words for one in self.details.get(word, ())]
         found = (one.get("identifier") for one in named if isinstance(one, Mapping))
         return tuple(dict.fromkeys(identifier_of(one) for one in found if one is not None))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from lakepact.client.caller import Caller
+from lakepact.client.delta import DeltaChange, DeltaTables
 from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
 from lakepact.client.http import HttpTransport, Transport
 from lakepact.client.machine import Machine, Retry, ThisMachine, new_id
@@ -62,7 +63,7 @@ class Committed:
     results: tuple[Published, ...]
 
 
-Changes: TypeAlias = "Iterable[TableChange | TableTransaction]"
+Changes: TypeAlias = "Iterable[TableChange | DeltaChange | TableTransaction]"
 
 
 def connect(
@@ -128,6 +129,9 @@ class Lake:
         self._place = place
         self.namespaces = Namespaces(caller)
         self.tables = Tables(caller, place.properties)
+        self.delta = DeltaTables(caller)
+        """Tables in Delta's format."""
+
         self.transactions = Transactions(caller)
         self.state = States(caller)
         """Users' documents as they are committed."""
@@ -227,23 +231,24 @@ class Lake:
     def commit(self, changes: Changes, *, key: str | None = None) -> Committed:
         """Commit changes to several tables at one instant, all or none.
 
-        `changes` are PyIceberg transactions (`table.transaction()`, with everything done on it but the commit), or
-        `TableChange`s. Afterwards the tables are refreshed. Raises `Conflict`, with the tables that had moved: then
-        nothing was applied, and the transactions are spent.
+        `changes` are PyIceberg transactions (`table.transaction()`, with everything done on it but the commit),
+        `TableChange`s, or `DeltaChange`s: both formats move together. Afterwards PyIceberg's tables are refreshed.
+        Raises `Conflict`, with the tables that had moved: then nothing was applied, and the transactions are spent.
         """
         given = list(changes)
         plain = [change for change in given if isinstance(change, TableChange)]
-        pyiceberg = [change for change in given if not isinstance(change, TableChange)]
+        delta = [change.to_json() for change in given if isinstance(change, DeltaChange)]
+        pyiceberg = [change for change in given if not isinstance(change, TableChange | DeltaChange)]
         documents = [change.to_json() for change in plain] + self._collected(pyiceberg)
-        _refuse_twice([identifier_of(document["identifier"]) for document in documents])
+        _refuse_twice([identifier_of(document["identifier"]) for document in [*documents, *delta]])
         key = key or new_id(self._caller.machine)
-        if not documents:
+        if not documents and not delta:
             return Committed(None, ())
         try:
             answer = self._caller.change(
                 "POST",
                 "{prefix}/transactions/commit",
-                body={"table-changes": documents},
+                body={"table-changes": documents, **({"delta-changes": delta} if delta else {})},
                 key=key,
                 headers={"Prefer": "return=representation"},
             )

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lakepact.client.caller import Caller
+from lakepact.client.delta import DeltaTables
 from lakepact.client.errors import Conflict, TransactionClosed, Unknown
 from lakepact.client.heartbeat import Heartbeat
 from lakepact.client.machine import new_id
@@ -115,6 +116,11 @@ class Transaction:
     @property
     def tables(self) -> Tables:
         return Tables(self._within(), self._place.properties)
+
+    @property
+    def delta(self) -> DeltaTables:
+        """Tables in Delta's format: all that is done to one of them becomes one version."""
+        return DeltaTables(self._within())
 
     @property
     def state(self) -> TransactionStates:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from lakepact.errors import DuplicateCell, InvalidRequest, TooManyCells, ValueTooLarge
+from lakepact.errors import DuplicateCell, InvalidRequest, KeepsNoRows, TooManyCells, ValueTooLarge
 from lakepact.kernel.identity import TransactionId, check_horizon, parse_transaction_id
 from lakepact.kernel.keys import Key, check_key
 from lakepact.kernel.model import Read, Transaction, Value, Write
@@ -19,7 +19,12 @@ _REVISIONS = 1 << 62
 
 
 def check_transaction(transaction: Transaction, settings: KernelSettings, now_ms: int) -> Transaction:
-    """The transaction as it will be kept: its id in canonical form, its values copies of their own."""
+    """The transaction as it will be kept in documents: its id in canonical form, its values copies of their own."""
+    if transaction.beside is not None:
+        raise KeepsNoRows(
+            "this store keeps documents, and the transaction would change rows with its cells. Delta tables need a SQL "
+            "store: sqlite or postgresql"
+        )
     transaction_id = check_id(transaction.id, settings, now_ms)
     check_text("request_hash", transaction.request_hash)
     cells: list[Write | Read] = [*transaction.writes, *transaction.reads]

@@ -98,6 +98,9 @@ class Transaction:
     `id` is the caller's idempotency key, or a fresh UUIDv7. `request_hash` tells two requests under one id apart.
     `answer` is kept with the outcome and given back to whoever asks again. `sealed` is set by `seal`, which is the
     only way to get the plan of an open transaction.
+
+    `beside` is a document for the store's companion, which acts on it in the very database transaction that commits
+    the cells, and only there. The kernel passes it on unread; it is no part of the plan, and a replay ignores it.
     """
 
     id: TransactionId
@@ -106,6 +109,7 @@ class Transaction:
     reads: tuple[Read, ...] = ()
     answer: Value = field(default_factory=dict)
     sealed: bool = False
+    beside: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)

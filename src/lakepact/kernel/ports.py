@@ -183,6 +183,9 @@ class CellStore(Protocol):
         the same id has not ended in time.
         The plan of an open transaction comes from `seal` (then `sealed` is set); a prepared one is committed as it
         was prepared, with the answer given here.
+        What is `beside` takes effect with the cells or not at all: never on a replay, a conflict or a refusal. It is
+        given to `commit`, also for a sealed or prepared transaction; `prepare` does not keep it. If the companion
+        refuses it, nothing is applied. A store that keeps documents raises `KeepsNoRows`.
         """
         ...
 
@@ -334,11 +337,21 @@ class BlobEntry:
 
 
 class BlobStore(Protocol):
-    """Immutable files under names (`/` separates folders): metadata, receipts. Never overwritten."""
+    """Files under names (`/` separates folders): metadata, receipts, logs. Never overwritten, but for the few names
+    that stand for whatever is newest (`replace`)."""
 
     async def put(self, name: str, data: bytes) -> bool:
         """Write the blob if the name is free; durable on return. True if written now or already there with equal
         bytes; False if other bytes are there. May be retried: putting the same bytes twice is one put."""
+        ...
+
+    async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
+        """Write these bytes in the place of those: if the blob holds exactly `was` (None: if there is no blob).
+
+        Readers see the old bytes or the new ones, whole. True if written now or already there with equal bytes; False
+        if something else is there, and nothing was written. Durable on return. May be retried: whoever builds on what
+        it has read can never undo what somebody else has written since.
+        """
         ...
 
     async def get(self, name: str) -> bytes | None: ...

@@ -20,8 +20,11 @@ def load(path: str | Path, params: Mapping[str, str] | None = None) -> Pipeline:
     if not file.is_file():
         raise InvalidPipeline(f"there is no file {path}")
     if file.suffix != ".py":
-        raise InvalidPipeline(f"{path} is no Python file. A pipeline is declared in Python: see docs/pipelines.md")
-    pipeline = Pipeline(_name(file.stem))
+        raise InvalidPipeline(
+            f"{path} is no Python file. A pipeline is declared in Python: see docs/pipelines.md. A project of Spark "
+            f"Declarative Pipelines (spark-pipeline.yml) is run with `lakepact run`, and Spark alone knows its graph"
+        )
+    pipeline = Pipeline(pipeline_name(file.stem))
     # A name of its own: the file may be called like a module that is installed.
     module_name = f"lakepact_pipeline_{file.stem}"
     spec = importlib.util.spec_from_file_location(module_name, file.resolve())
@@ -42,5 +45,6 @@ def load(path: str | Path, params: Mapping[str, str] | None = None) -> Pipeline:
     return pipeline
 
 
-def _name(stem: str) -> str:
+def pipeline_name(stem: str) -> str:
+    """What a pipeline is called whose file, or project, is called so."""
     return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in stem)

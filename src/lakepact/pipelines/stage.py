@@ -29,6 +29,7 @@ from lakepact.pipelines.sqltables import quoted
 from lakepact.pipelines.writing import figures, write
 from lakepact.spark import SparkTransaction
 from lakepact.spark.errors import conflict_in
+from lakepact.spark.settings import PREFIX
 from lakepact.spark.statements import Statements
 
 _PARAMETER_MARK: Final = ":"
@@ -171,9 +172,10 @@ def _view(work: Work, step: Step, began: float) -> StageResult:
 
 def _table(work: Work, step: Step, began: float) -> StageResult:
     conf = {key: value for flow in step.flows for key, value in flow.spark_conf.items()}
-    statements = work.tx.stage({"lakepact.stage": step.name}, conf)
+    # As after `USE`, which would be a statement of its own for every stage.
+    current = {} if work.namespace is None else {f"{PREFIX}{work.tx.catalog}.default-namespace": work.namespace}
+    statements = work.tx.stage({"lakepact.stage": step.name}, {**current, **conf})
     activate(statements.spark)
-    use(statements, work.namespace)
     before = work.table(step.name)
     with work.lock:
         work.before[step.name] = None if before is None else before.snapshot_id

@@ -33,10 +33,10 @@ from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
 from lakepact.settings import Settings
-from lakepact.stores import open_blobs, open_store
+from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipts import Receipts
-from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, store_jobs
+from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
 
 if TYPE_CHECKING:
     from lakepact.server.grpc.server import GrpcServer
@@ -152,6 +152,12 @@ class _CatalogWatch(Watch):
     def unknown(self) -> None:
         self._metrics.commit_unknown()
 
+    def together(self, tables: int, milliseconds: float) -> None:
+        self._metrics.commit_of_many(tables, milliseconds)
+
+    def conflicted(self) -> None:
+        self._metrics.commit_conflicted()
+
     async def committed(self, transaction: Transaction) -> None:
         if self.receipts is not None:
             await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
@@ -160,7 +166,7 @@ class _CatalogWatch(Watch):
 def _catalogs(opened: Opened) -> dict[str, Catalog]:
     """One catalog a warehouse, all of them over the one store."""
     settings, metrics = opened.settings, opened.metrics
-    watch = _CatalogWatch(metrics)
+    watch, rows = _CatalogWatch(metrics), delta_rows(opened.store)
     limits = CatalogSettings(
         max_tables=settings.max_tables,
         max_updates=settings.max_updates,
@@ -178,10 +184,13 @@ def _catalogs(opened: Opened) -> dict[str, Catalog]:
             opened.rng,
             opened.tasks,
             limits,
+            rows=rows,
             watch=watch,
         )
         for name, place in settings.places().items()
     }
+    if rows is not None:
+        opened.jobs.update(row_jobs(rows))
     if settings.receipts:
         watch.receipts = Receipts(
             catalogs, opened.store, opened.clock, on_written=metrics.receipt_written, on_failed=metrics.receipt_failed

@@ -9,6 +9,7 @@ anything is imported), and any of them answers for all.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import Final
@@ -31,6 +32,10 @@ UNMATCHED: Final = "unmatched"
 
 _STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_MILLISECONDS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
+_MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
+"""Numbers of tables as values of a label, and the largest number of each."""
+
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -77,6 +82,19 @@ class Metrics:
             "Commits planned again by the server, because a table had moved and the requirements still held.",
             registry=self.registry,
         )
+        together = Histogram(
+            "multi_table_transaction_duration_ms",
+            "How long commits of several tables took, from their beginning to their answer, by number of tables.",
+            ["tables"],
+            buckets=_MILLISECONDS,
+            registry=self.registry,
+        )
+        self._together = [(most, together.labels(name)) for name, most in _MANY]
+        self._conflicts = Counter(
+            "multi_table_transaction_conflicts",
+            "Commits refused because a table had moved.",
+            registry=self.registry,
+        )
         cache = Counter(
             "lakepact_metadata_cache",
             "Metadata looked for in memory, by result: hit or miss.",
@@ -120,6 +138,12 @@ class Metrics:
 
     def commit_unknown(self) -> None:
         self._unknown.inc()
+
+    def commit_of_many(self, tables: int, milliseconds: float) -> None:
+        next(histogram for most, histogram in self._together if tables <= most).observe(milliseconds)
+
+    def commit_conflicted(self) -> None:
+        self._conflicts.inc()
 
     def commit_retried(self) -> None:
         self._commit_retries.inc()

@@ -24,6 +24,9 @@ from lakepact.spark.settings import CatalogSettings
 from lakepact.spark.views import TemporaryViews
 
 _making = threading.Lock()
+_outside: list[SparkSession | None] = [None]
+"""The session that was active in the process when one of ours last took its place."""
+
 _log = logging.getLogger(__name__)
 
 _SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
@@ -94,6 +97,17 @@ class Clone:
         return found
 
 
+class _Session(SparkSession):
+    """A session inside a transaction. It never becomes the active one, neither of a thread nor of the process.
+
+    PySpark lets `createDataFrame` make it so, and it would stay so when the transaction has ended.
+    """
+
+    def createDataFrame(self, *args: Any, **named: Any) -> DataFrame:
+        with _active(self, self._jsparkSession), _active_in_python_again():
+            return super().createDataFrame(*args, **named)
+
+
 def java_session(spark: SparkSession) -> Any:
     java = getattr(spark, "_jsparkSession", None)
     if java is None:
@@ -106,16 +120,23 @@ def java_session(spark: SparkSession) -> Any:
 
 def iceberg_jar(spark: SparkSession) -> str | None:
     """The jar that a session's Iceberg comes from. None: it has none."""
+    found = java_class(spark, _SPARK_CATALOG)
+    if found is None:
+        return None
+    source = found.getProtectionDomain().getCodeSource()
+    return "" if source is None else str(source.getLocation()).rpartition("/")[2]
+
+
+def java_class(spark: SparkSession, name: str) -> Any | None:
+    """A class that the session can load. None: it cannot."""
     java_session(spark)
     jvm: Any = spark._jvm
     try:
         # Jars that were added to a session are not on the path that `Class.forName` knows by itself.
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        found = jvm.java.lang.Class.forName(_SPARK_CATALOG, False, loader)
+        return jvm.java.lang.Class.forName(name, False, loader)
     except Exception:
         return None
-    source = found.getProtectionDomain().getCodeSource()
-    return "" if source is None else str(source.getLocation()).rpartition("/")[2]
 
 
 def has_cached_frames(spark: SparkSession) -> bool:
@@ -134,7 +155,7 @@ def _wrapped(source: SparkSession, java: Any) -> SparkSession:
     with _making:
         before = RDD.toDF
         try:
-            return SparkSession(source.sparkContext, java)
+            return _Session(source.sparkContext, java)
         finally:
             RDD.toDF = before  # type: ignore[method-assign]
 
@@ -151,3 +172,18 @@ def _active(spark: SparkSession, java: Any) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+@contextmanager
+def _active_in_python_again() -> Iterator[None]:
+    """After this block the process has the active session it had, whoever else is in such a block meanwhile."""
+    sessions: Any = SparkSession
+    with _making:
+        if not isinstance(sessions._activeSession, _Session):
+            _outside[0] = sessions._activeSession
+    try:
+        yield
+    finally:
+        with _making:
+            if isinstance(sessions._activeSession, _Session):
+                sessions._activeSession = _outside[0]

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakepact.client
@@ -16,8 +17,9 @@ from lakepact.client import Conflict, Lake, Name, Retry
 from lakepact.client.transactions import Isolation
 from lakepact.spark.caches import refresh
 from lakepact.spark.clones import Clone
+from lakepact.spark.delta_files import read_files
 from lakepact.spark.errors import conflict_in
-from lakepact.spark.names import full_name
+from lakepact.spark.names import full_name, plain_name
 from lakepact.spark.session import check_session
 from lakepact.spark.settings import (
     DEFAULT_CATALOG,
@@ -88,9 +90,16 @@ class SparkLake:
     # --- outside of transactions ---
 
     def table(self, name: Name) -> DataFrame:
-        """A table as it is committed."""
+        """A table as it is committed, of either format."""
         aliases = [catalog.name for catalog in self._catalogs]
-        return self._main().spark.table(full_name(name, self.catalog, aliases))
+        spark = self._main().spark
+        try:
+            return spark.table(full_name(name, self.catalog, aliases))
+        except AnalysisException:
+            plain = plain_name(name, self.catalog, aliases)
+            if len(plain) < 2 or not self.plain.delta.exists(plain):
+                raise
+            return read_files(spark, self.plain.delta.load(plain))
 
     def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
         """A statement of its own, outside of any transaction, with the lake as the current catalog."""

@@ -11,6 +11,12 @@ def quoted(parts: Identifier) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
+def plain_name(name: Name, catalog: str, aliases: Collection[str] = ()) -> Identifier:
+    """The table's namespace and name, without the catalog that may stand before them."""
+    parts = tuple(name.split(".")) if isinstance(name, str) else tuple(name)
+    return parts[1:] if isinstance(name, str) and len(parts) > 2 and parts[0] in {catalog, *aliases} else parts
+
+
 def full_name(name: Name, catalog: str, aliases: Collection[str] = ()) -> str:
     """A table in SQL: `"sales.orders"`, `"lake.sales.orders"` or `("sales", "orders")`.
 

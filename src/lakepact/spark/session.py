@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 from pyspark.sql import SparkSession
 
-from lakepact.spark.clones import iceberg_jar
-from lakepact.spark.runtimes import check_loaded
-from lakepact.spark.settings import DEFAULT_CATALOG, conf, merged
+from lakepact.spark.clones import iceberg_jar, java_class
+from lakepact.spark.runtimes import DELTA_CATALOG, check_loaded
+from lakepact.spark.settings import DEFAULT_CATALOG, SESSION_CATALOG, conf, merged
 
 
 def session(
@@ -28,16 +29,18 @@ def session(
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
     """
+    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:
         # Before anything is set: a session that cannot be used is left as it is.
         check_session(running)
+        own = _fitting(own, running)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = configure(builder, uri=uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars).getOrCreate()
+    spark = _configured(builder, own).getOrCreate()
     check_session(spark)
     return spark
 
@@ -52,12 +55,22 @@ def configure(
     jars: str | Path | None = None,
 ) -> SparkSession.Builder:
     """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
-    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars)
-    for key, value in merged(own, getattr(builder, "_options", {}), pyspark.__version__).items():
-        builder = builder.config(key, value)
-    return builder
+    return _configured(builder, conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars))
 
 
 def check_session(spark: SparkSession) -> None:
     """Raises `InvalidSetting` if the session cannot work with Lakepact, and says what to do."""
     check_loaded(iceberg_jar(spark), spark.version)
+
+
+def _configured(builder: SparkSession.Builder, own: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in merged(own, getattr(builder, "_options", {}), pyspark.__version__).items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _fitting(own: dict[str, str], running: SparkSession) -> dict[str, str]:
+    """Without the session catalog of Delta, if the session has one of its own, or has no Delta: every name without a
+    catalog that Spark looks up there would be an error."""
+    free = running.conf.get(SESSION_CATALOG, None) is None and java_class(running, DELTA_CATALOG) is not None
+    return own if free else {key: value for key, value in own.items() if key != SESSION_CATALOG}

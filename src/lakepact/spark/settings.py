@@ -22,6 +22,7 @@ SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 REST_CATALOG: Final = "org.apache.iceberg.rest.RESTCatalog"
 DEFAULT_CATALOG: Final = "lake"
 PREFIX: Final = "spark.sql.catalog."
+SESSION_CATALOG: Final = PREFIX + "spark_catalog"
 EXTENSIONS: Final = "spark.sql.extensions"
 PACKAGES: Final = "spark.jars.packages"
 
@@ -130,7 +131,7 @@ def conf(
         **catalog_settings(catalog, uri, warehouse, token).to_conf(),
     }
     # Without Delta's own catalog as the session's, Delta refuses to read or write anything.
-    delta = {EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}", f"{PREFIX}spark_catalog": DELTA_CATALOG}
+    delta = {EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}", SESSION_CATALOG: DELTA_CATALOG}
     if jars is None:
         fetched = {PACKAGES: ",".join(runtime.packages), "spark.jars.excludes": ",".join(EXCLUDES)}
         return {**settings, **delta, **fetched}

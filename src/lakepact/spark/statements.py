@@ -10,14 +10,16 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lakepact.client import Name
+from lakepact.client import Identifier, Name, Transaction
 from lakepact.errors import InvalidRequest
 from lakepact.spark.clones import Clone
-from lakepact.spark.errors import TransactionUnfit, conflict_in
-from lakepact.spark.names import full_name
-from lakepact.spark.writers import Mode, Write, writer_for
+from lakepact.spark.delta import DeltaTarget
+from lakepact.spark.errors import TransactionUnfit, UnsupportedFormat, conflict_in
+from lakepact.spark.names import full_name, plain_name
+from lakepact.spark.writers import CREATING, IcebergTable, Mode, TableWriter, Write, check_format
 
 T = TypeVar("T")
 
@@ -55,7 +57,8 @@ class Fitness:
 class Statements:
     """What a transaction, and each stage of it, can do."""
 
-    def __init__(self, clone: Clone | None, fitness: Fitness, aliases: Collection[str]) -> None:
+    def __init__(self, plain: Transaction, clone: Clone | None, fitness: Fitness, aliases: Collection[str]) -> None:
+        self._plain = plain
         self._within = clone
         self._fitness = fitness
         self._aliases = aliases
@@ -79,7 +82,13 @@ class Statements:
     def table(self, name: Name) -> DataFrame:
         """A table as the transaction sees it, with what is staged."""
         self._fitness.check()
-        return self._clone.spark.table(self._full_name(name))
+        try:
+            return self._clone.spark.table(self._full_name(name))
+        except AnalysisException:
+            delta = self._delta(name)
+            if delta is None:
+                raise
+            return delta.read()
 
     def write(
         self,
@@ -91,7 +100,7 @@ class Statements:
         partitioned_by: str | Column | Sequence[str | Column] = (),
         properties: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
-        format: str = "iceberg",
+        format: str | None = None,
     ) -> None:
         """Stage the rows of a frame.
 
@@ -102,9 +111,10 @@ class Statements:
         create                they are a new table, `partitioned_by` columns, or `days(at)`, `bucket(16, id)`
         create_or_replace     the same, in place of the table that is there, whose history is kept
 
-        `properties` are of a table that is created, `options` those of the format's own writer.
+        `properties` are of a table that is created, `options` those of the format's own writer. `format` is that of a
+        table that is created, `iceberg` unless `delta` is said; one that is there has its own.
         """
-        writer = writer_for(format)
+        check_format(format)
         wish = Write(
             mode,
             (keys,) if isinstance(keys, str) else tuple(keys),
@@ -120,8 +130,33 @@ class Statements:
                 f"stream.writeStream.foreachBatch(lambda batch, number: …)"
             )
         self._fitness.guard(
-            f"{mode} {name}", lambda: writer.write(self._clone.spark, self._clone.own(frame), name, wish)
+            f"{mode} {name}", lambda: self._writer(table, format, mode).write(self._clone.own(frame), wish)
         )
+
+    def delete(self, table: Name, where: str) -> None:
+        """Delete the rows for which a condition is true, as SQL writes it."""
+        self._fitness.guard(f"delete from {table}", lambda: self._writer(table, None, "append").delete(where))
+
+    def _writer(self, table: Name, format: str | None, mode: Mode) -> TableWriter:
+        there = self._delta(table)
+        wanted = (format or ("delta" if there is not None else "iceberg")).lower()
+        if wanted == "delta":
+            if there is None and mode not in CREATING:
+                raise UnsupportedFormat(f"{table} is no Delta table; leave format out, or create it with mode='create'")
+            return there or DeltaTarget(self._plain, self._clone.spark, self._plain_name(table))
+        if there is not None and mode not in CREATING:
+            raise UnsupportedFormat(f"{table} is a Delta table; leave format out")
+        return IcebergTable(self._clone.spark, self._full_name(table))
+
+    def _delta(self, table: Name) -> DeltaTarget | None:
+        """The Delta table of this name, if it is one."""
+        name = self._plain_name(table)
+        if len(name) < 2 or not self._plain.delta.exists(name):
+            return None
+        return DeltaTarget(self._plain, self._clone.spark, name)
+
+    def _plain_name(self, name: Name) -> Identifier:
+        return plain_name(name, self.catalog, self._aliases)
 
     @property
     def _clone(self) -> Clone:

@@ -43,8 +43,7 @@ class SparkTransaction(Statements):
         summary: Mapping[str, str] | None = None,
         ended: Callable[[SparkTransaction, Sequence[Clone]], None] | None = None,
     ) -> None:
-        super().__init__(None, Fitness(plain.id), [catalog.name for catalog in catalogs])
-        self._plain = plain
+        super().__init__(plain, None, Fitness(plain.id), [catalog.name for catalog in catalogs])
         self._user = spark
         self._source = {**_spark_source(spark), **(source or {})}
         self._summary = dict(summary or {})
@@ -108,7 +107,7 @@ class SparkTransaction(Statements):
         self._fitness.check()
         clone = Clone(self._clone, self._inside(), {**_in_summary(summary or {}), **(conf or {})})
         self._stages.append(clone)
-        return Stage(clone, self._fitness, self._aliases)
+        return Stage(self._plain, clone, self._fitness, self._aliases)
 
     def commit(self, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make everything visible at one instant, and return what was published. The block does this by itself.

@@ -21,10 +21,11 @@ from lakepact.spark.names import quoted
 Mode: TypeAlias = Literal["append", "overwrite", "overwrite_partitions", "merge", "create", "create_or_replace"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 
+FORMATS: Final = ("delta", "iceberg")
 _SOURCE: Final = "lakepact_source"
 """What the rows to merge are called. A column of theirs is then never taken for the table's."""
 
-_CREATING: Final = ("create", "create_or_replace")
+CREATING: Final = ("create", "create_or_replace")
 _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*\)\s*")
 _BY_TIME: Final[Mapping[str, Callable[[str], Column]]] = {
     "years": F.partitioning.years,
@@ -56,7 +57,7 @@ class Write:
             raise InvalidRequest(f"{table}: mode is {', '.join(MODES)}, not {self.mode!r}")
         if bool(self.keys) != (self.mode == "merge"):
             raise InvalidRequest(f"{table}: mode='merge' goes with keys=['id', …], and no other mode does")
-        if self.mode not in _CREATING and (self.partitioned_by or self.properties):
+        if self.mode not in CREATING and (self.partitioned_by or self.properties):
             raise InvalidRequest(
                 f"{table}: partitioned_by and properties are of tables that are created (mode='create' or "
                 f"'create_or_replace'). Change a table that is there with tx.sql('ALTER TABLE …')"
@@ -65,18 +66,36 @@ class Write:
             raise InvalidRequest(f"{table}: a merge takes no options; set them as properties of the table")
 
 
-class TableWriter(Protocol):
-    """Writes tables of one format."""
+def check_format(table_format: str | None) -> None:
+    if table_format is not None and table_format.lower() not in FORMATS:
+        raise UnsupportedFormat(f"format is {' or '.join(FORMATS)}, not {table_format!r}")
 
-    def write(self, spark: SparkSession, frame: DataFrame, table: str, wish: Write) -> None:
-        """Stage the rows of `frame` in `table`, a name as SQL has it. On an error anything may have been staged."""
+
+class TableWriter(Protocol):
+    """Writes one table of a transaction, in its format."""
+
+    def write(self, frame: DataFrame, wish: Write) -> None:
+        """Stage the rows of `frame`. On an error anything may have been staged."""
+        ...
+
+    def delete(self, where: str) -> None:
+        """Stage the deletion of the rows for which this is true."""
         ...
 
 
-class IcebergWriter:
-    def write(self, spark: SparkSession, frame: DataFrame, table: str, wish: Write) -> None:
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    spark: SparkSession
+    name: str
+    """As SQL has it."""
+
+    def delete(self, where: str) -> None:
+        self.spark.sql(f"DELETE FROM {self.name} WHERE {where}")
+
+    def write(self, frame: DataFrame, wish: Write) -> None:
+        table = self.name
         if wish.mode == "merge":
-            _merge(spark, frame, table, wish.keys)
+            _merge(self.spark, frame, table, wish.keys)
             return
         writer = frame.writeTo(table).options(**wish.options)
         match wish.mode:
@@ -93,26 +112,6 @@ class IcebergWriter:
                 for name, value in wish.properties.items():
                     writer = writer.tableProperty(name, value)
                 writer.create() if wish.mode == "create" else writer.createOrReplace()
-
-
-class DeltaWriter:
-    """Keeps the place of the writer to come."""
-
-    def write(self, spark: SparkSession, frame: DataFrame, table: str, wish: Write) -> None:
-        raise UnsupportedFormat(
-            f"{table}: Delta tables cannot be written in a transaction yet, that comes in a later release. Write it as "
-            f"Iceberg (format='iceberg'), or write the Delta table outside of the transaction"
-        )
-
-
-_WRITERS: Final[Mapping[str, TableWriter]] = {"iceberg": IcebergWriter(), "delta": DeltaWriter()}
-
-
-def writer_for(table_format: str) -> TableWriter:
-    writer = _WRITERS.get(table_format.lower())
-    if writer is None:
-        raise UnsupportedFormat(f"format is {' or '.join(sorted(_WRITERS))}, not {table_format!r}")
-    return writer
 
 
 def partition(wish: str | Column) -> Column:

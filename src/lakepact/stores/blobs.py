@@ -1,4 +1,5 @@
-"""Immutable files: metadata, receipts. Written once under a fresh name, never changed.
+"""Immutable files: metadata, receipts, logs. Written once under a fresh name, never changed, but for the few names that
+stand for whatever is newest: these are compared and replaced.
 
 A put may be repeated: whoever finds equal bytes under the name has succeeded, whether these bytes came from its own
 earlier attempt or not. So, unlike documents, blobs may use a client that retries.
@@ -41,6 +42,13 @@ class FileBlobs:
 
     async def put(self, name: str, data: bytes) -> bool:
         return await self._run(lambda: self._disk.create(name, data) or self._disk.read(name) == data)
+
+    async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
+        if was is None:
+            return await self.put(name, data)
+        return await self._run(
+            lambda: self._disk.replace(name, lambda there: there == was, data) or self._disk.read(name) == data
+        )
 
     async def get(self, name: str) -> bytes | None:
         return await self._run(lambda: self._disk.read(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import obstore
 
@@ -16,6 +16,9 @@ _TIMEOUT_S: Final = 120.0
 """Metadata files can be tens of megabytes."""
 
 _ATTEMPTS: Final = 3
+
+# Caches must not keep what may be replaced.
+_REPLACED: Final = {"Cache-Control": "no-store"}
 
 
 class ObjectBlobs:
@@ -45,16 +48,44 @@ class ObjectBlobs:
                     raise unavailable(f"write {self._bucket.url}{name}", error) from error
         raise AssertionError("the last attempt returns or raises")
 
+    async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
+        if was is None:
+            return await self.put(name, data)
+        path = self._bucket.path(name)
+        failed: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            there, condition = await self._get(name)
+            if there != was:
+                # Not ours to replace, unless an attempt has landed whose answer was lost.
+                return there == data
+            try:
+                async with self._bucket.turns:
+                    await obstore.put_async(
+                        self._bucket.reading, path, data, mode=condition, attributes=dict(_REPLACED)
+                    )
+                return True
+            except Exception as error:
+                failed = error
+        assert failed is not None
+        raise unavailable(f"replace {self._bucket.url}{name}", failed) from failed
+
     async def get(self, name: str) -> bytes | None:
+        return (await self._get(name))[0]
+
+    async def _get(self, name: str) -> tuple[bytes | None, Any]:
+        """The bytes, and the condition that they are still there."""
         path = self._bucket.path(name)
         try:
             async with self._bucket.turns:
                 result = await obstore.get_async(self._bucket.reading, path)
-                return bytes(await result.bytes_async())
+                data = bytes(await result.bytes_async())
         except Exception as error:
             if is_missing_object(error):
-                return None
+                return None, None
             raise unavailable(f"read {self._bucket.url}{name}", error) from error
+        # What the provider compares: see `objects`.
+        field = "version" if self._bucket.cloud is Cloud.GCS else "e_tag"
+        return data, {field: result.meta[field]}  # type: ignore[literal-required]
 
     async def exists(self, name: str) -> bool:
         path = self._bucket.path(name)

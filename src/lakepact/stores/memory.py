@@ -71,6 +71,15 @@ class MemoryBlobs:
         self._blobs[name] = (bytes(data), time.time_ns() // 1_000_000)
         return True
 
+    async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
+        if was is None:
+            return await self.put(name, data)
+        there = self._blobs.get(name)
+        if there is None or there[0] != was:
+            return there is not None and there[0] == data
+        self._blobs[name] = (bytes(data), time.time_ns() // 1_000_000)
+        return True
+
     async def get(self, name: str) -> bytes | None:
         there = self._blobs.get(name)
         return None if there is None else there[0]

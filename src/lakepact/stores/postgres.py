@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from lakepact.delta.ports import DeltaRows
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.checks import check_id, check_limit, check_ttl
 from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id, uuid7
@@ -35,6 +36,7 @@ from lakepact.kernel.ports import Clock, Rng
 from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores.postgres_commit import Deciding
+from lakepact.stores.postgres_delta import PostgresDelta
 from lakepact.stores.postgres_schema import prepare_schema
 from lakepact.stores.postgres_session import Database
 from lakepact.stores.postgres_staging import Staging
@@ -67,6 +69,8 @@ class PostgresCells:
         self._clock = clock
         self._settings = database.settings
         self._statements = Statements(schema)
+        self.delta: DeltaRows = PostgresDelta(database, schema)
+        """The rows of Delta tables, in the same schema."""
 
     @classmethod
     async def open(

@@ -13,6 +13,7 @@ from lakepact.stores import sql_decide as decide
 from lakepact.stores.postgres_session import Database, damaged
 from lakepact.stores.postgres_statements import Statements
 from lakepact.stores.sql_codec import Stored
+from lakepact.stores.sql_delta import rows_gone
 
 
 class TransactionCall:
@@ -64,6 +65,8 @@ class TransactionCall:
             except asyncpg.PostgresError as error:
                 if error.sqlstate == "LP005":
                     raise damaged(error) from None
+                if error.sqlstate == "LP008":
+                    raise self._call.nothing_applied(gone(self._id, error)) from None
                 raise
             if answer[0] != "busy":
                 return answer
@@ -77,6 +80,12 @@ class TransactionCall:
                 self._call.check_nothing_lost()
                 remaining_s = ((owner.expires_ms or 0) - self._now_ms()) / 1000
                 return Busy(self._id, holder, max(0.0, min(self._settings.max_backoff_s, remaining_s)))
+
+
+def gone(transaction_id: str, error: asyncpg.PostgresError) -> LakepactError:
+    """The functions name what is gone in the detail: a version and a table."""
+    version, _, table_id = str(error.detail).partition(" ")
+    return rows_gone(transaction_id, table_id, version)
 
 
 def _missing(holder: TransactionId) -> LakepactError:

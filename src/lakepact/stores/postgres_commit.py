@@ -98,7 +98,12 @@ class Deciding(TransactionCall):
         now_ms = self._now_ms()
         if state is State.PREPARED:
             answer: list[str] = await self._call.value(
-                self._statements.commit_prepared, request.id, request.request_hash, now_ms, request.answer
+                self._statements.commit_prepared,
+                request.id,
+                request.request_hash,
+                now_ms,
+                request.answer,
+                request.beside,
             )
             return answer
         answer = await self._call.value(
@@ -113,6 +118,7 @@ class Deciding(TransactionCall):
             [read.key for read in request.reads],
             [read.revision for read in request.reads],
             self._retry_until_ms(settle_conflict, now_ms),
+            request.beside,
         )
         return answer
 

@@ -14,6 +14,7 @@ Functions judge as little as possible. A row of this id that is not in the expec
     LP005  stored state contradicts itself
     LP006  the cell named in the detail is no longer staged as it was shown
     LP007  the transaction cannot have been shown the cell named in the detail at that revision
+    LP008, LP009  of Delta rows, see `postgres_delta_functions`
 
 Rows are locked in key order: new cells first, all in one statement, then those that exist. Whoever waits while
 inserting holds no row that others can see yet, so the two steps cannot wait for each other in a circle.
@@ -24,7 +25,8 @@ first, then waits until every commit that held the lock at that time has ended, 
 that saw no open transaction has ended before the snapshot of any, and is in its past; nobody who commits ever waits for
 a beginning.
 
-The module is long because the functions are one script: they are installed together and named by one digest.
+What stands beside the cells of a commit is carried out last, by a function of `postgres_delta_functions`, in the same
+call. The module is long because the functions are one script: they are installed together and named by one digest.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from lakepact.stores.postgres_delta_functions import DELTA_FUNCTIONS
+
 LOCK_CLASS: Final = 0x4C616B65
 """The first half of our advisory lock keys ("Lake"); the second half stands for the schema's name."""
 
-FUNCTIONS: Final = r"""
+_CELLS: Final = r"""
 -- The cell as it was in a snapshot. Revision -1: it was there, and the history no longer has it.
 CREATE FUNCTION {schema}.as_of_{version}(p_snapshot pg_snapshot, p_key text)
 RETURNS TABLE (revision bigint, value text, writer text) LANGUAGE sql STABLE AS $body$
@@ -72,10 +76,11 @@ CREATE FUNCTION {schema}.commit_{version}(
     p_id text, p_hash text, p_now bigint, p_from text, p_plan text, p_answer text,
     p_new_keys text[], p_new_values text[],
     p_keys text[], p_revisions bigint[], p_values text[],
-    p_read_keys text[], p_read_revisions bigint[], p_retry_until bigint
+    p_read_keys text[], p_read_revisions bigint[], p_retry_until bigint, p_beside text
 ) RETURNS text[] LANGUAGE plpgsql AS $body$
 DECLARE
     v_xid xid8 := pg_current_xact_id();
+    v_done boolean := false;
     v_made text[] := '{}';
     v_found bigint[];
     v_holder text;
@@ -127,9 +132,15 @@ BEGIN
                     RAISE EXCEPTION 'not all free' USING ERRCODE = 'LP001';
                 END IF;
             END IF;
-            RETURN '{committed}';
+            v_done := true;
         EXCEPTION WHEN SQLSTATE 'LP001' THEN
         END;
+        IF v_done THEN
+            IF p_beside IS NOT NULL THEN
+                PERFORM {schema}.beside_{version}(p_id, p_beside);
+            END IF;
+            RETURN '{committed}';
+        END IF;
     END IF;
 
     IF p_new_keys <> '{}' OR 0 = ANY (p_read_revisions) THEN
@@ -230,6 +241,9 @@ BEGIN
             decided_ms = p_now WHERE id = p_id;
         PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
     END IF;
+    IF p_beside IS NOT NULL THEN
+        PERFORM {schema}.beside_{version}(p_id, p_beside);
+    END IF;
     RETURN '{committed}';
 END
 $body$;
@@ -295,7 +309,7 @@ $body$;
 
 
 -- Commit a prepared transaction as it was prepared. Answers {committed} or {met}.
-CREATE FUNCTION {schema}.commit_prepared_{version}(p_id text, p_hash text, p_now bigint, p_answer text)
+CREATE FUNCTION {schema}.commit_prepared_{version}(p_id text, p_hash text, p_now bigint, p_answer text, p_beside text)
 RETURNS text[] LANGUAGE plpgsql AS $body$
 DECLARE
     v_xid xid8 := pg_current_xact_id();
@@ -324,6 +338,9 @@ BEGIN
     FROM {schema}.staged s WHERE s.transaction_id = p_id AND s.written AND c.key = s.key;
     UPDATE {schema}.cells SET locked_by = NULL WHERE locked_by = p_id;
     PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
+    IF p_beside IS NOT NULL THEN
+        PERFORM {schema}.beside_{version}(p_id, p_beside);
+    END IF;
     RETURN '{committed}';
 END
 $body$;
@@ -622,6 +639,9 @@ BEGIN
 END
 $body$;
 """
+
+
+FUNCTIONS: Final = _CELLS + DELTA_FUNCTIONS
 
 
 def digest() -> str:

@@ -8,6 +8,7 @@
     staged        what open transactions have read and written, and the plans of prepared ones
     operations    the staging calls that were acknowledged, so that each counts once
     meta          the format, and the cluster this database lives in
+    dl_*          the rows of Delta tables, which move with the cells (`postgres_delta_schema`)
 
 An open transaction reads as of its beginning: it keeps the database snapshot it began with, every row of a cell
 carries the id of the database transaction that wrote it, and PostgreSQL itself tells which ids lie in the past of a
@@ -22,6 +23,7 @@ import re
 from typing import Any, Final
 
 from lakepact.errors import InvalidSetting
+from lakepact.stores.postgres_delta_schema import DELTA_TABLES
 from lakepact.stores.postgres_functions import LOCK_CLASS, digest, script
 from lakepact.stores.sql_format import upgrades
 
@@ -82,7 +84,8 @@ STEPS: Final = {
         operation_id   text COLLATE "C" NOT NULL,
         PRIMARY KEY (transaction_id, operation_id)
     );
-    """
+    """,
+    2: DELTA_TABLES,
 }
 
 _legal_schema = re.compile(r"[a-z_][a-z0-9_]{0,47}").fullmatch
@@ -101,7 +104,7 @@ async def prepare_schema(connection: Any, schema: str) -> None:
         await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", LOCK_CLASS, f"setting up {schema}")
         found = await _format(connection, schema)
         for reached, steps in upgrades(found, STEPS, f"schema {schema}"):
-            if found == 0:
+            if reached == 1:
                 if await connection.fetchval("SELECT to_regnamespace($1)", name) is None:
                     await connection.execute(f"CREATE SCHEMA {name}")
                 await connection.execute(f"CREATE TABLE {name}.meta (format integer NOT NULL, cluster text NOT NULL)")

@@ -166,6 +166,12 @@ class Call:
 
     async def rows(self, query: str, *arguments: Any) -> Any:
         """Run one statement to its end, whatever it takes within the bounds of the call."""
+        # The server's own limit ends a statement first, with an answer that is certain; ours is for silence.
+        silence_s = self._database.silence_s
+        return await self.work(lambda connection: connection.fetch(query, *arguments, timeout=silence_s))
+
+    async def work(self, run: Callable[[Any], Awaitable[T]]) -> T:
+        """Run something on a connection, and all of it again if it did not come to its end: it must be repeatable."""
         while True:
             if self._patience.remaining_s() <= 0:
                 raise self.nothing_applied(_contended(TimeoutError("the call has used up its time")))
@@ -176,8 +182,7 @@ class Call:
                     raise self.nothing_applied(_unavailable(error)) from None
                 continue
             try:
-                # The server's own limit ends a statement first, with an answer that is certain; ours is for silence.
-                return await connection.fetch(query, *arguments, timeout=self._database.silence_s)
+                return await run(connection)
             except asyncpg.DataError:
                 raise
             except _TROUBLE as error:

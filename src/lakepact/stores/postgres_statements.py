@@ -15,8 +15,8 @@ class Statements:
             call = f"{name}.{function_name}_{version}({', '.join(f'${number + 1}' for number in range(arguments))})"
             return f"SELECT {columns} FROM {call}" if columns else f"SELECT {call}"
 
-        self.commit = function("commit", 14)
-        self.commit_prepared = function("commit_prepared", 4)
+        self.commit = function("commit", 15)
+        self.commit_prepared = function("commit_prepared", 5)
         self.prepare = function("prepare", 11)
         self.finish = function("finish", 6)
         self.anchor = function("anchor", 2)

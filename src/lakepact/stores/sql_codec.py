@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from lakepact.delta.beside import KEY as DELTA
 from lakepact.errors import DuplicateCell, InvalidRequest, Unreadable
 from lakepact.kernel.checks import check_cell_count, check_id, check_properties, check_text, check_total, check_value
 from lakepact.kernel.identity import TransactionId
@@ -56,6 +57,8 @@ class EncodedTransaction:
     answer_value: Value
     plan: str
     sealed: bool
+    beside: str | None
+    """What the companion shall do with the commit, as JSON. No part of the plan."""
 
     def expected(self) -> dict[Key, int]:
         """The planned revision of every cell, written or read."""
@@ -97,6 +100,7 @@ def encode_transaction(transaction: Transaction, settings: KernelSettings, now_m
     _check_distinct([*keys, *(read.key for read in transaction.reads)])
     answer = encode_value(_ANSWER, transaction.answer, settings) or "{}"
     check_total(total + len(answer), settings)
+    beside = encode_beside(transaction.beside, settings)
     return EncodedTransaction(
         id=transaction_id,
         request_hash=transaction.request_hash,
@@ -108,7 +112,26 @@ def encode_transaction(transaction: Transaction, settings: KernelSettings, now_m
         answer_value=transaction.answer,
         plan=f'{{"writes":[{",".join(planned)}],"reads":[{",".join(depended)}]}}',
         sealed=transaction.sealed,
+        beside=beside,
     )
+
+
+def encode_beside(beside: Value | None, settings: KernelSettings) -> str | None:
+    """The document as JSON text. What it says is the companion's to judge; it must be one that there is."""
+    if beside is None:
+        return None
+    if set(beside) != {DELTA}:
+        raise InvalidRequest(
+            f"beside the cells there may be {DELTA!r}, not {', '.join(map(repr, beside)) or 'nothing'}"
+        )
+    try:
+        data = orjson.dumps(beside)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"what is beside the cells cannot be written as JSON: {error}") from None
+    if b"\\u0000" in data:
+        raise InvalidRequest("what is beside the cells holds a NUL character, which PostgreSQL cannot store")
+    check_total(len(data), settings)
+    return data.decode()
 
 
 def encode_value(key: Key, value: Value | None, settings: KernelSettings) -> str | None:

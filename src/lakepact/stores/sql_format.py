@@ -7,7 +7,7 @@ from typing import Final
 
 from lakepact.errors import FormatTooNew
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The schema this release creates."""
 
 NEWEST_READABLE: Final = FORMAT + 1

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from lakepact.delta.ports import DeltaRows
 from lakepact.errors import StoreUnavailable
 from lakepact.kernel.checks import check_id, check_limit, check_ttl
 from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
@@ -53,6 +54,7 @@ from lakepact.stores.sql_codec import (
 )
 from lakepact.stores.sql_decide import not_found
 from lakepact.stores.sql_retry import Patience
+from lakepact.stores.sqlite_delta import SqliteDelta
 from lakepact.stores.sqlite_schema import connect, explained, prepare_file
 from lakepact.stores.sqlite_writer import Work, Writer
 
@@ -85,6 +87,8 @@ class SqliteCells:
         self._here: sqlite3.Connection | None = None
         self._reads_here = 0
         self._closed = False
+        self.delta: DeltaRows = SqliteDelta(self._writer.submit, self._look, clock)
+        """The rows of Delta tables, in the same file."""
 
     @classmethod
     async def open(cls, path: str | Path, settings: KernelSettings, clock: Clock, rng: Rng) -> SqliteCells:

@@ -29,6 +29,7 @@ from lakepact.kernel.settings import KernelSettings
 from lakepact.stores import sql_decide as decide
 from lakepact.stores.sql_codec import EncodedTransaction, Stored, decode_plan, encode_moved, encode_value
 from lakepact.stores.sql_decide import Step
+from lakepact.stores.sqlite_publish import publish
 from lakepact.stores.sqlite_rows import load, revisions_and_locks
 from lakepact.stores.sqlite_writer import Refused, Work
 
@@ -55,6 +56,7 @@ def commit(
     """Try what nearly always works; if anything stands against it, undo it and find out what."""
     if not request.sealed:
         if _commit_new(work, request, now_ms):
+            publish(work, request.id, request.beside)
             return Committed(request.id, request.answer_value)
         work.restart()
     if (stored := _row_of(work, request)) is not None:
@@ -73,6 +75,7 @@ def commit(
         raise Damaged(f"transaction {request.id}: cells moved under SQLite's write lock; check the file's integrity")
     _put_record(work, request, State.COMMITTED, now_ms, answer=request.answer, decided_ms=now_ms)
     drop_staging(work, stored)
+    publish(work, request.id, request.beside)
     return Committed(request.id, request.answer_value)
 
 
@@ -128,6 +131,7 @@ def _commit_prepared(
         "UPDATE transactions SET state = 'committed', answer = ?, decided_ms = ? WHERE id = ?",
         (request.answer, now_ms, stored.id),
     )
+    publish(work, stored.id, request.beside)
     return Committed(stored.id, request.answer_value)
 
 

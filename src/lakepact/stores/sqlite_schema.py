@@ -6,6 +6,7 @@
     staged        what open transactions have read and written
     operations    the staging calls that were acknowledged, so that each counts once
     instant       a counter that moves on whenever a transaction begins
+    dl_*          the rows of Delta tables, which move with the cells (`sqlite_delta_schema`)
 
 An open transaction reads as of its beginning. It takes the counter's value and moves it on by one; every cell row
 carries the counter's value at its writing. So a row belongs to the past of exactly those open transactions whose
@@ -22,6 +23,7 @@ from typing import Final
 
 from lakepact.errors import Contended, Damaged, LakepactError, StoreUnavailable, StoreUnsuitable, Unreadable
 from lakepact.stores.sql_format import upgrades
+from lakepact.stores.sqlite_delta_schema import DELTA_TABLES
 
 APPLICATION_ID: Final = 0x4C616B65
 """Written into the file's header ("Lake"), so that we never make tables in somebody else's database."""
@@ -89,7 +91,8 @@ STEPS: Final = {
 
     CREATE TABLE instant (value INTEGER NOT NULL);
     INSERT INTO instant VALUES (1);
-    """
+    """,
+    2: DELTA_TABLES,
 }
 
 

@@ -152,7 +152,7 @@ class Receipts:
         self._on_written()
 
     async def _metadata(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:
-        if change.pointer is None or not change.has_new_metadata:
+        if change.pointer is None or not change.has_new_metadata or change.kind == Kind.DELTA:
             return None
         load = catalog.parts.files.table if change.kind == Kind.TABLE else catalog.parts.files.view
         try:

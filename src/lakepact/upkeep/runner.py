@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.upkeep.lease import Lease
@@ -42,6 +43,15 @@ def store_jobs(store: CellStore, limit: int = 1_000) -> dict[str, Job]:
         return (await store.collect(limit)).more
 
     return {"recover": recover, "collect": collect}
+
+
+def row_jobs(rows: DeltaRows, limit: int = 100) -> dict[str, Job]:
+    """What a store with rows wants: remove those that were written for a commit that never came."""
+
+    async def sweep() -> bool:
+        return (await rows.sweep(limit)).more
+
+    return {"sweep": sweep}
 
 
 class Runner:

@@ -161,3 +161,56 @@ async def test_whether_a_blob_is_there_can_be_asked(blobs: BlobStore) -> None:
     assert await blobs.exists("a/b")
     await blobs.delete("a/b")
     assert not await blobs.exists("a/b")
+
+
+# --- the few names that stand for what is newest ---
+
+LATEST = "_transactions/latest"
+
+
+async def test_a_blob_is_replaced_by_whoever_knows_what_is_there(blobs: BlobStore) -> None:
+    assert await blobs.replace(LATEST, b"one", None) is True
+    assert await blobs.replace(LATEST, b"two", b"one") is True
+
+    assert await blobs.get(LATEST) == b"two"
+    assert [entry.name for entry in await blobs.list("")] == [LATEST]
+
+
+async def test_whoever_knows_only_what_was_there_replaces_nothing(blobs: BlobStore) -> None:
+    assert await blobs.replace(LATEST, b"new", b"old") is False
+    assert await blobs.get(LATEST) is None
+    await blobs.put(LATEST, b"one")
+
+    assert await blobs.replace(LATEST, b"three", b"two") is False
+    assert await blobs.replace(LATEST, b"three", None) is False
+
+    assert await blobs.get(LATEST) == b"one"
+
+
+async def test_replacing_twice_by_the_same_bytes_is_one_replacement(blobs: BlobStore) -> None:
+    await blobs.put(LATEST, b"one")
+    assert await blobs.replace(LATEST, b"two", b"one") is True
+    assert await blobs.replace(LATEST, b"two", b"one") is True
+    assert await blobs.replace(LATEST, b"two", None) is True
+
+    assert await blobs.get(LATEST) == b"two"
+
+
+async def test_large_blobs_are_replaced_whole(blobs: BlobStore) -> None:
+    one, two = b"1" * 7_000_000, b"2" * 6_000_000
+    assert await blobs.replace(LATEST, one, None) is True
+    assert await blobs.replace(LATEST, two, one) is True
+
+    assert await blobs.get(LATEST) == two
+
+
+# moto checks and writes in two steps, so it cannot decide a race.
+@pytest.mark.parametrize("place", [kind for kind in KINDS if kind != "s3-moto"], indirect=True)
+async def test_of_many_that_replace_the_same_exactly_one_succeeds(blobs: BlobStore) -> None:
+    await blobs.put(LATEST, b"old")
+    bids = [b"%d" % number for number in range(16)]
+
+    won = await asyncio.gather(*(blobs.replace(LATEST, data, b"old") for data in bids))
+
+    assert won.count(True) == 1
+    assert await blobs.get(LATEST) == bids[won.index(True)]

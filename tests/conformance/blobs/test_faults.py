@@ -48,6 +48,16 @@ async def test_a_put_survives_a_passing_fault(blobs: BlobStore, server: ObjectSe
     assert [stored.data for stored in server.objects.values()] == [b"mine"]
 
 
+@pytest.mark.parametrize("fault", PASSING, ids=lambda fault: f"{fault.kind.name}-{fault.status}")
+async def test_a_replacement_survives_a_passing_fault(blobs: BlobStore, server: ObjectServer, fault: Fault) -> None:
+    await blobs.put(NAME, b"old")
+    server.faults = [replace(fault, method="PUT")]
+
+    assert await blobs.replace(NAME, b"mine", b"old") is True
+
+    assert [stored.data for stored in server.objects.values()] == [b"mine"]
+
+
 async def test_a_put_that_never_gets_through_is_an_error(blobs: BlobStore, server: ObjectServer) -> None:
     server.faults = [Fault(Kind.STATUS, status=403, code="AccessDenied", times=1_000)]
 

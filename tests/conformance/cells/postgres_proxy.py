@@ -1,7 +1,8 @@
 """A man in the middle of a PostgreSQL connection: counts round trips, and loses requests or answers when told to.
 
 It listens on a Unix socket of its own and understands just enough of the protocol to know where a message ends.
-A client waits for an answer after Sync, Flush and Query, so these are round trips. Only Sync ends what has an effect.
+A client waits for an answer after Sync, Flush, Query and the end of a COPY, so these are round trips. Only Sync ends
+what has an effect, or a Query that says COMMIT.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class Fault(Enum):
     """The next request arrives and is carried out; its answer does not, and the connection ends."""
 
 
+_AWAITED = (b"S", b"H", b"Q", b"c")
+
+
 class Proxy:
     def __init__(self, server: Path, folder: Path) -> None:
         self._server = server
@@ -33,6 +37,7 @@ class Proxy:
         self._fault = Fault.NONE
         self._refusing = False
         self._refuse_next = False
+        self._at_commit = False
         self.round_trips = 0
         self.faults = 0
 
@@ -40,10 +45,11 @@ class Proxy:
     def url(self) -> str:
         return f"postgresql://postgres@/postgres?host={self._folder}"
 
-    def lose(self, fault: Fault, *, and_refuse: bool = False) -> None:
-        """Do this to the next request; with `and_refuse` nobody can connect afterwards."""
+    def lose(self, fault: Fault, *, and_refuse: bool = False, at_commit: bool = False) -> None:
+        """Do this to the next request, or to the next COMMIT; with `and_refuse` nobody can connect afterwards."""
         self._fault = fault
         self._refuse_next = and_refuse
+        self._at_commit = at_commit
 
     def serve_again(self) -> None:
         self._refusing = False
@@ -75,9 +81,9 @@ class Proxy:
         link.requests.write(await _startup(client))
         while True:
             kind, message = await _message(client)
-            if kind in (b"S", b"H", b"Q"):
+            if kind in _AWAITED:
                 self.round_trips += 1
-            if kind == b"S" and self._fault is not Fault.NONE:
+            if self._fault is not Fault.NONE and _takes_effect(kind, message, self._at_commit):
                 fault, self._fault = self._fault, Fault.NONE
                 self.faults += 1
                 self._refusing = self._refuse_next
@@ -86,7 +92,7 @@ class Proxy:
                     return
                 link.deaf = True
             link.pending.append(message)
-            if kind in (b"S", b"H", b"Q", b"X", b"p"):
+            if kind in (*_AWAITED, b"X", b"p"):
                 # A request is passed on as a whole: what it asks for has no effect before its Sync.
                 for part in link.pending:
                     link.requests.write(part)
@@ -117,6 +123,10 @@ class _Link:
     def end(self) -> None:
         self.answers.close()
         self.requests.close()
+
+
+def _takes_effect(kind: bytes, message: bytes, at_commit: bool) -> bool:
+    return kind == b"Q" and message[5:11] == b"COMMIT" if at_commit else kind == b"S"
 
 
 async def _startup(reader: asyncio.StreamReader) -> bytes:

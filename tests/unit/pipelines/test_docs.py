@@ -30,7 +30,7 @@ def test_a_pipeline_on_a_page_is_sound(page: Path, tmp_path: Path) -> None:
 
 
 def test_the_example_is_sound() -> None:
-    graph = dp.load(ROOT / "examples" / "shop" / "pipeline.py").graph()
+    graph = dp.load(ROOT / "examples" / "incremental" / "pipeline.py").graph()
     assert graph.externals == ("shop_raw.orders", "shop_raw.customers")
     assert len(graph.levels) == 3
 

@@ -75,6 +75,11 @@ def test_everything_that_changes_something_says_that_its_outcome_may_be_unknown(
 
 
 CHANGES = {
+    "createDeltaTable",
+    "commitDeltaTable",
+    "dropDeltaTable",
+    "importDeltaTable",
+    "renameDeltaTable",
     "createNamespace",
     "dropNamespace",
     "updateProperties",

@@ -12,7 +12,7 @@ from lakepact.spark import TransactionUnfit, UnsupportedFormat
 from lakepact.spark.errors import conflict_in
 from lakepact.spark.names import full_name
 from lakepact.spark.statements import Fitness
-from lakepact.spark.writers import Write, writer_for
+from lakepact.spark.writers import Write, check_format
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_a_write_that_does_not_fit_together_is_refused(wish: dict[str, Any], why
         Write(**wish).check("sales.orders")
 
 
-def test_delta_says_by_name_that_it_comes_later() -> None:
-    with pytest.raises(UnsupportedFormat, match="Delta tables cannot be written in a transaction yet"):
-        writer_for("delta").write(None, None, "sales.orders", Write())  # type: ignore[arg-type]
+def test_a_format_that_is_not_known_is_refused_by_name() -> None:
+    check_format(None)
+    check_format("Delta")
     with pytest.raises(UnsupportedFormat, match="delta or iceberg, not 'hudi'"):
-        writer_for("hudi")
+        check_format("hudi")
 
 
 def fail(error: BaseException) -> None:

@@ -31,9 +31,9 @@ class DemoServer:
             self._process.wait(60)
 
     def start(self) -> None:
-        log = (self._folder / "server.log").open("ab")
         command = [sys.executable, "-m", "lakepact", "serve", "--port", str(self._port), "--data", str(self._folder)]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

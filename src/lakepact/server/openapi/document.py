@@ -111,6 +111,36 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "Whether the files shall go too, later.",
         "schema": {"type": "boolean", "default": False},
     },
+    "version": {
+        "name": "version",
+        "in": "query",
+        "description": "The version to show, instead of the newest.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
+    "timestamp-ms": {
+        "name": "timestamp-ms",
+        "in": "query",
+        "description": "Show the table as of this time, in milliseconds since 1970.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
+    "files": {
+        "name": "files",
+        "in": "query",
+        "description": "Whether all live files are in the answer.",
+        "schema": {"type": "boolean", "default": False},
+    },
+    "before": {
+        "name": "before",
+        "in": "query",
+        "description": "Only versions below this one.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
+    "limit": {
+        "name": "limit",
+        "in": "query",
+        "description": "How many, at most 1,000.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
     "prefer": {
         "name": "Prefer",
         "in": "header",

@@ -14,6 +14,7 @@ class Tag(StrEnum):
     TABLES = "Tables"
     TRANSACTIONS = "Transactions"
     VIEWS = "Views"
+    DELTA = "Delta tables"
     SERVER = "Server"
 
 
@@ -23,6 +24,8 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.TABLES: "Tables, their versions, and commits to one of them.",
     Tag.TRANSACTIONS: "Commits to several tables at once, and what became of any change.",
     Tag.VIEWS: "Views share their names with tables: one name, one thing.",
+    Tag.DELTA: "Tables in Delta's format: their metadata is in the store, their names and transactions are shared. "
+    "Clients of Iceberg do not see them.",
     Tag.SERVER: "For those who run the server. Not part of the catalog, and without a warehouse.",
 }
 
@@ -62,6 +65,19 @@ _SCHEMA_EXAMPLE: Final = {
     ],
 }
 _ORDERS: Final = {"namespace": ["sales"], "name": "orders"}
+_DELTA_SCHEMA: Final = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
+_DELTA_ADD: Final = {
+    "add": {
+        "path": "part-00000.parquet",
+        "partitionValues": {},
+        "size": 1024,
+        "modificationTime": 1767225600000,
+        "dataChange": True,
+    }
+}
 _COMMENT: Final = {"action": "set-properties", "updates": {"comment": "checked"}}
 _PAGED: Final = ("page-token", "page-size")
 
@@ -260,13 +276,101 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         },
         changes=True,
     ),
+    "listDeltaTables": Operation(
+        Tag.DELTA,
+        "List Delta tables",
+        "Of one namespace. Without a page token the answer is whole.",
+        {200: "IdentifierList"},
+        parameters=_PAGED,
+    ),
+    "createDeltaTable": Operation(
+        Tag.DELTA,
+        "Create a Delta table",
+        "At version 0, with no files. `schema` is Delta's own (the same JSON as Spark's). Stores of documents have no "
+        "Delta tables: then 406.",
+        {200: "DeltaChanged"},
+        refusals=(406,),
+        body="NewDeltaTable",
+        example={"name": "labels", "schema": _DELTA_SCHEMA, "partition-columns": []},
+        changes=True,
+    ),
+    "loadDeltaTable": Operation(
+        Tag.DELTA,
+        "Load a Delta table",
+        "As it is now, or as it was at a version or a time. With `files=true` all its live files are in the answer.",
+        {200: "DeltaTable"},
+        refusals=(406,),
+        parameters=("version", "timestamp-ms", "files"),
+    ),
+    "deltaTableExists": Operation(
+        Tag.DELTA, "Whether a Delta table exists", "204 if it does, 404 if not.", {204: None}
+    ),
+    "commitDeltaTable": Operation(
+        Tag.DELTA,
+        "Commit to a Delta table",
+        "Makes one more version of these actions. With `expected-version` the table must be at it. With `read-version` "
+        "the change may go on past versions that do not concern it, by Delta's rules. A conflict names the table, what "
+        "was expected and what is there.",
+        {200: "DeltaChanged"},
+        refusals=(406,),
+        body="DeltaCommit",
+        example={"expected-version": 0, "actions": [_DELTA_ADD]},
+        changes=True,
+    ),
+    "dropDeltaTable": Operation(
+        Tag.DELTA,
+        "Drop a Delta table",
+        "No file is deleted in the request. With `purgeRequested` its files are marked, and go later.",
+        {204: None},
+        parameters=("purge-requested",),
+        changes=True,
+    ),
+    "loadDeltaHistory": Operation(
+        Tag.DELTA,
+        "The versions of a Delta table",
+        "Newest first, below `before` if it is given.",
+        {200: "DeltaHistory"},
+        refusals=(406,),
+        parameters=("before", "limit"),
+    ),
+    "importDeltaTable": Operation(
+        Tag.DELTA,
+        "Import a Delta table",
+        "Makes a table of the log below `location`, which lies in the warehouse: the same versions at the same place. "
+        "Sent again it goes on where it ended, or follows a log that has grown. Without `take-over` the table is "
+        "read-only here. With `dry-run` nothing is written, and the answer says what would be. Not inside a "
+        "transaction.",
+        {200: "DeltaImported"},
+        refusals=(406,),
+        body="DeltaImport",
+        example={"location": "file:///data/warehouse/labels", "take-over": False, "dry-run": True},
+        changes=True,
+    ),
+    "verifyDeltaTable": Operation(
+        Tag.DELTA,
+        "Compare a Delta table with its log",
+        "Replays the log and compares versions, live files, metadata, protocol and application transactions with the "
+        "store. Every difference is told, up to a thousand.",
+        {200: "DeltaParity"},
+        refusals=(406,),
+    ),
+    "renameDeltaTable": Operation(
+        Tag.DELTA,
+        "Rename a Delta table",
+        "Into another namespace too, if it exists. Files stay where they are.",
+        {204: None},
+        body="Renaming",
+        example={"source": _ORDERS, "destination": {"namespace": ["archive"], "name": "orders_2025"}},
+        changes=True,
+    ),
     "commitTransaction": Operation(
         Tag.TRANSACTIONS,
         "Commit to many tables at once",
         "All of them change at one instant, or none does: no reader ever sees some. Tables may be created in the same "
         "commit. A table that is named without updates is a guard: its requirements hold at that instant too. A "
         "refusal names every failed requirement of every table. With `Prefer: return=representation` the answer is "
-        "200 with the transaction's id and the new metadata locations. Where the server was started without "
+        "200 with the transaction's id and the new metadata locations. Delta tables go into `delta-changes` and "
+        "move at the same instant. Where the server was started without "
         "multi-table transactions, more than one table is 406.",
         {200: "CommitsDone", 204: None},
         refusals=(406,),

@@ -143,6 +143,104 @@ TABLE_REQUIREMENTS: Final[Mapping[str, Mapping[str, Schema]]] = {
 VIEW_REQUIREMENTS: Final[Mapping[str, Mapping[str, Schema]]] = {"assert-view-uuid": {"uuid": TEXT}}
 
 
+_DELTA_CHANGE: Final = {
+    "expected-version": COUNT,
+    "read-version": COUNT,
+    "operation": TEXT,
+    "operation-parameters": {"type": "object"},
+}
+_DELTA_ACTIONS: Final = array(
+    {"type": "object", "minProperties": 1, "maxProperties": 1},
+    description="Actions of a Delta log, each an object with one field: add, remove, metaData, txn, domainMetadata.",
+)
+DELTA_SCHEMAS: Final[Mapping[str, Schema]] = {
+    "NewDeltaTable": document(
+        {"name": FILLED, "schema": {"type": ["object", "string"]}},
+        {
+            "partition-columns": array(TEXT),
+            "configuration": PROPERTIES,
+            "location": TEXT,
+            "description": TEXT,
+            "mirrors": array({"enum": ["delta_log", "duckdb"]}),
+        },
+    ),
+    "DeltaCommit": document(
+        {"actions": _DELTA_ACTIONS},
+        _DELTA_CHANGE,
+        "Actions, in any order, that make the next version. Paths are relative to the table's location.",
+    ),
+    "NamedDeltaCommit": document(
+        {"actions": _DELTA_ACTIONS},
+        {"identifier": ref("Identifier"), "table-id": FILLED, **_DELTA_CHANGE},
+        "A commit to the Delta table that `identifier` or `table-id` names.",
+    ),
+    "DeltaChanged": document(
+        {
+            "identifier": ref("Identifier"),
+            "table-id": TEXT,
+            "version": COUNT,
+            "timestamp-ms": INT64,
+            "metadata-location": TEXT,
+        }
+    ),
+    "DeltaTable": document(
+        {
+            "identifier": ref("Identifier"),
+            "table-id": TEXT,
+            "location": TEXT,
+            "version": COUNT,
+            "timestamp-ms": INT64,
+            "protocol": {"type": "object"},
+            "metadata": {"type": "object"},
+        },
+        {
+            "transactions": {"type": "object"},
+            "domains": {"type": "object"},
+            "files": array({"type": "object"}),
+        },
+    ),
+    "DeltaImport": document({"location": FILLED}, {"take-over": BOOLEAN, "dry-run": BOOLEAN}),
+    "DeltaImported": document(
+        {
+            "identifier": ref("Identifier"),
+            "table-id": {"type": ["string", "null"]},
+            "location": TEXT,
+            "dry-run": BOOLEAN,
+            "version": INT64,
+            "read-only": BOOLEAN,
+            "first-version": {"type": ["integer", "null"]},
+            "versions": COUNT,
+            "files": COUNT,
+            "size-bytes": COUNT,
+            "rows": {"type": ["integer", "null"]},
+            "dropped": array(TEXT),
+            "problems": array(TEXT),
+            "take-over-problems": array(TEXT),
+        },
+        {"timestamp-ms": {"type": ["integer", "null"]}, "parity": {"type": ["object", "null"]}},
+        "What was imported now, or would be. `dropped` are fields of the log that no row has.",
+    ),
+    "DeltaParity": document(
+        {
+            "identifier": ref("Identifier"),
+            "table-id": TEXT,
+            "location": TEXT,
+            "version": COUNT,
+            "log-version": {"type": ["integer", "null"]},
+            "first-version": {"type": ["integer", "null"]},
+            "behind": COUNT,
+            "files": COUNT,
+            "equal": BOOLEAN,
+            "difference-count": COUNT,
+            "differences": array(TEXT),
+        }
+    ),
+    "DeltaHistory": document(
+        {"versions": array(document({"version": COUNT, "timestamp-ms": INT64, "transaction-id": TEXT}))}
+    ),
+}
+
+
 def _one_of(word: str, kinds: Mapping[str, Mapping[str, Schema]], text: str) -> Schema:
     variants = []
     for name, fields in kinds.items():
@@ -294,7 +392,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Commits": document(
         {"table-changes": array(ref("NamedTableCommit"))},
-        None,
+        {"delta-changes": array(ref("NamedDeltaCommit"))},
         "Commits to several tables, each named once. With `assert-create` a table is created.",
     ),
     "CommitsDone": document(
@@ -305,6 +403,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         None,
         "What a commit of many tables has done; `commit-id` is the id of its transaction.",
     ),
+    **DELTA_SCHEMAS,
     "Report": {"type": "object", "description": "A scan or commit report, in whatever form."},
     "ViewVersion": document(
         {

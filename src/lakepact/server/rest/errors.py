@@ -19,6 +19,7 @@ from lakepact.errors import (
     KeyReused,
     LakepactError,
     OutcomeUnknown,
+    RowsGone,
     SnapshotTooOld,
     StagedMeanwhile,
     StoreUnavailable,
@@ -59,6 +60,8 @@ def error_answer(error: Exception) -> Response:
             return error_response(404, NoSuchTransaction.type, str(error))
         case Contended():
             return error_response(503, "SlowDownException", str(error), _retry_after(error.retry_after_s))
+        case RowsGone():
+            return error_response(503, "SlowDownException", str(error), _retry_after(1.0))
         case StoreUnavailable():
             return error_response(503, "ServiceUnavailableException", str(error), _retry_after(1.0))
         case OutcomeUnknown():

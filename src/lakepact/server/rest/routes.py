@@ -7,6 +7,7 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.server.rest.config import ConfigHandler
+from lakepact.server.rest.delta import DeltaHandlers
 from lakepact.server.rest.door import Door
 from lakepact.server.rest.namespaces import NamespaceHandlers
 from lakepact.server.rest.tables import TableHandlers
@@ -23,6 +24,8 @@ _TABLES: Final = _NAMESPACE + "/tables"
 _TABLE: Final = _TABLES + "/{table}"
 _VIEWS: Final = _NAMESPACE + "/views"
 _VIEW: Final = _VIEWS + "/{view}"
+_DELTA_TABLES: Final = _NAMESPACE + "/delta-tables"
+_DELTA_TABLE: Final = _DELTA_TABLES + "/{table}"
 
 
 def rest_routes(
@@ -35,7 +38,7 @@ def rest_routes(
     door = Door(catalogs, default_warehouse)
     config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
     namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door), ViewHandlers(door)
-    transactions = TransactionHandlers(door)
+    delta, transactions = DeltaHandlers(door), TransactionHandlers(door)
     routes = [
         Route("GET", "/v1/config", "getConfig", config.show),
         Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
@@ -62,6 +65,16 @@ def rest_routes(
         Route("DELETE", _VIEW, "dropView", views.drop),
         Route("POST", _NAMESPACE + "/register-view", "registerView", views.register),
         Route("POST", "/v1/{prefix}/views/rename", "renameView", views.rename),
+        Route("GET", _DELTA_TABLES, "listDeltaTables", delta.list),
+        Route("POST", _DELTA_TABLES, "createDeltaTable", delta.create),
+        Route("GET", _DELTA_TABLE, "loadDeltaTable", delta.load),
+        Route("HEAD", _DELTA_TABLE, "deltaTableExists", delta.exists),
+        Route("POST", _DELTA_TABLE, "commitDeltaTable", delta.commit),
+        Route("DELETE", _DELTA_TABLE, "dropDeltaTable", delta.drop),
+        Route("GET", _DELTA_TABLE + "/history", "loadDeltaHistory", delta.history),
+        Route("POST", _DELTA_TABLE + "/import", "importDeltaTable", delta.import_),
+        Route("GET", _DELTA_TABLE + "/verify", "verifyDeltaTable", delta.verify),
+        Route("POST", "/v1/{prefix}/delta-tables/rename", "renameDeltaTable", delta.rename),
         Route("POST", _COMMIT_MANY, "commitTransaction", tables.commit_transaction),
         Route("POST", "/v1/{prefix}/tables/batch-load", "batchLoadTables", tables.load_many),
         Route("POST", _TRANSACTIONS, "beginTransaction", transactions.begin),

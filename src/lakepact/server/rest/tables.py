@@ -32,6 +32,7 @@ from lakepact.server.rest.answers import (
     table_answer,
     transaction_header,
 )
+from lakepact.server.rest.delta_requests import parse_delta_changes
 from lakepact.server.rest.door import Door, flag, page_of
 
 
@@ -118,8 +119,11 @@ class TableHandlers:
     async def commit_transaction(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         body = request.json()
-        commits = parse_commit_transaction(body)
-        done = await catalog.commit_tables(self._door.call(request, "commitTransaction", catalog, body), commits)
+        delta = parse_delta_changes(body)
+        # A commit of Delta tables alone need not mention others.
+        commits = parse_commit_transaction(body) if not delta or body.get("table-changes") else ()
+        call = self._door.call(request, "commitTransaction", catalog, body)
+        done = await (catalog.commit_delta(call, delta, commits) if delta else catalog.commit_tables(call, commits))
         if not prefers_representation(request):
             return empty(done)
         answer = {"commit-id": done.transaction_id, "results": done.result["results"]}

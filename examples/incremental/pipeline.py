@@ -1,10 +1,10 @@
-"""A small shop: raw rows in, then facts, dimensions, a daily summary, and features with labels. One run is one commit.
+"""A shop that grows: each run takes only the raw rows that came since the last one, and is one commit over five tables.
 
 lakepact serve &
-python examples/shop/seed.py                                # some raw rows, a few of them wrong
-lakepact graph examples/shop/pipeline.py
-lakepact run examples/shop/pipeline.py                      # fails: an order of nobody. Nothing is published
-lakepact run examples/shop/pipeline.py --param strict=false # leaves such orders out. Everything is published
+python examples/incremental/seed.py                                # some raw rows, a few of them wrong
+lakepact graph examples/incremental/pipeline.py
+lakepact run examples/incremental/pipeline.py                      # fails: an order of nobody. Nothing is published
+lakepact run examples/incremental/pipeline.py --param strict=false # leaves such orders out. Everything is published
 lakepact history shop.facts
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakepact import pipelines as dp
 
-dp.pipeline("shop", namespace="shop")
+dp.pipeline("incremental", namespace="shop")
 
 strict = dp.param("strict", True)
 

@@ -25,15 +25,18 @@ CUSTOMERS = """
 """
 
 
-def main() -> None:
-    uri = os.environ.get("LAKEPACT_URI", "http://127.0.0.1:8181")
-    spark = lp.session("local[2]", uri=uri, jars=os.environ.get("LAKEPACT_JARS"))
-    lake = lp.connect(spark)
+def fill(lake: lp.SparkLake) -> None:
     with lake.transaction() as tx:
         tx.plain.namespaces.create("shop_raw", exist_ok=True)
         for name, query in (("shop_raw.orders", ORDERS), ("shop_raw.customers", CUSTOMERS)):
             there = tx.plain.tables.exists(name)
             tx.write(tx.sql(query), name, "append" if there else "create")
+
+
+def main() -> None:
+    uri = os.environ.get("LAKEPACT_URI", "http://127.0.0.1:8181")
+    spark = lp.session("local[2]", uri=uri, jars=os.environ.get("LAKEPACT_JARS"))
+    fill(lp.connect(spark))
     print("shop_raw.orders and shop_raw.customers have new rows, at one instant")
     spark.stop()
 

@@ -1,0 +1,430 @@
+"""Import of a Delta table that lies in the warehouse: its log becomes rows, with the same versions at the same place.
+
+The log is read to its end before anything is written, so what cannot be carried is refused with nothing changed. A log
+of moderate size is one transaction. A longer one takes several, each of which shows a consistent prefix of its
+versions; whoever runs the import again goes on where the last one ended, whatever ended it. The same way a read-only
+import follows a log that has grown since.
+
+Without a take-over the table keeps the protocol of its log and is read-only here. The take-over is one more version,
+made after the rows have been compared with the log; foreign writers are refused once the mirror has written it.
+"""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from lakepact.catalog.cells import MainCells
+from lakepact.catalog.delta_logs import Log, open_log
+from lakepact.catalog.delta_steps import needed, version_of
+from lakepact.catalog.delta_verify import Parity, verify
+from lakepact.catalog.errors import BadRequest, CommitFailed
+from lakepact.catalog.names import Names, missing
+from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.operations import Parts
+from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
+from lakepact.catalog.tables import Tables, already_exists
+from lakepact.catalog.work import Call, Draft
+from lakepact.delta.actions import Action, Add, JsonObject, Remove
+from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion
+from lakepact.delta.codec import sorted_actions
+from lakepact.delta.errors import BadLog, DeltaError, UnsupportedFeature
+from lakepact.delta.log_reader import Base, Version
+from lakepact.delta.ports import DeltaRows, TableChange
+from lakepact.delta.protocol import is_managed, take_over, take_over_problems
+from lakepact.delta.state import Replay
+from lakepact.errors import Contended, RowsGone
+from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.model import Busy, Committed, Transaction
+
+_ATTEMPTS: Final = 10
+_LOG_ENGINE: Final = "delta_log"
+"""The mirror that writes the log: without it a take-over would keep nobody out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportDelta:
+    """What is asked for."""
+
+    identifier: Identifier
+    location: str
+    take_over: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """One version as it will be in the rows."""
+
+    number: int
+    ict_ms: int
+    actions: tuple[Action, ...]
+    operation: str
+    parameters: JsonObject = field(default_factory=dict)
+    more: JsonObject = field(default_factory=dict)
+    digest: str = ""
+    tombstones: bool = False
+    """Whether it removes files that are not there: a checkpoint does, and some writers do."""
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What the log says, and what that means."""
+
+    replay: Replay = field(default_factory=Replay)
+    first: int | None = None
+    """The oldest version to import; None if there is nothing to do."""
+
+    versions: int = 0
+    ict_ms: int = -1
+    dropped: dict[str, None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    take_over_problems: list[str] = field(default_factory=list)
+    held: list[_Planned] | None = field(default_factory=list)
+    """All of it, if it is little enough for one transaction."""
+
+    def to_json(self) -> dict[str, Any]:
+        files = self.replay.files.values()
+        counts = [_rows_in(one) for one in files]
+        known = [count for count in counts if count is not None]
+        return {
+            "first-version": self.first,
+            "versions": self.versions,
+            "files": len(counts),
+            "size-bytes": sum(one.size for one in files),
+            "rows": sum(known) if len(known) == len(counts) else None,
+            "dropped": sorted(self.dropped),
+            "problems": self.problems,
+            "take-over-problems": self.take_over_problems,
+        }
+
+
+class DeltaImport:
+    """Imports into one warehouse, and comparisons with the logs there."""
+
+    def __init__(self, parts: Parts, *, most_actions: int = 100_000, most_versions: int = 1_000) -> None:
+        """`most_actions`, `most_versions`: what one transaction carries."""
+        self._parts = parts
+        self._cells = MainCells(parts.store)
+        self._names = Names(parts.keys)
+        self._namespaces = Namespaces(parts.keys, parts.warehouse, self._cells)
+        self._tables = Tables(parts.keys, parts.warehouse, self._names, self._namespaces, parts.files)
+        self._most_actions = most_actions
+        self._most_versions = most_versions
+
+    # --- comparing ---
+
+    async def verify(self, identifier: Identifier) -> dict[str, Any]:
+        """The rows of a table against its log."""
+        needed(self._parts.rows)
+        pointer = await self._names.find_kind(self._cells, identifier, Kind.DELTA)
+        if pointer is None:
+            raise missing(identifier, Kind.DELTA)
+        parity = await self._compare(pointer)
+        return {
+            "identifier": identifier_json(identifier),
+            "table-id": pointer.id,
+            "location": pointer.location,
+            **parity.to_json(),
+        }
+
+    async def _compare(self, pointer: Pointer) -> Parity:
+        log = await self._open(self._parts.warehouse.blob_name(pointer.location))
+        return await verify(needed(self._parts.rows), log, pointer.id, version_of(pointer))
+
+    # --- importing ---
+
+    async def run(self, call: Call, request: ImportDelta) -> dict[str, Any]:
+        """Import, or go on importing. Raises a `Refusal` or a `DeltaError` with nothing changed by this run."""
+        rows = needed(self._parts.rows)
+        folder = self._parts.warehouse.blob_name(request.location)
+        location = f"{self._parts.warehouse.root}/{folder}"
+        there = await self._there(rows, request, folder)
+        managed = there is not None and await _is_ours(rows, there)
+        if there is not None and managed:
+            # Taken over before, perhaps by this very request whose answer was lost.
+            return await self._answer(request, location, _Survey(), there, managed=True)
+        log = await self._open(folder)
+        survey = await self._survey(rows, log, there, request)
+        if request.dry_run:
+            return await self._answer(request, location, survey, there, managed=False)
+        pointer = there
+        async for batch in self._batches(log, survey, pointer):
+            pointer = await self._write(rows, call, request.identifier, location, batch, pointer)
+        if pointer is None:
+            raise BadLog(f"{location} has no version to import")
+        answer = await self._answer(request, location, survey, pointer, managed=False)
+        if request.take_over and answer["parity"]["equal"]:
+            pointer = await self._take_over(rows, call, request.identifier, location, survey, pointer)
+            answer |= {"version": version_of(pointer), "timestamp-ms": pointer.summary["ict-ms"], "read-only": False}
+        return answer
+
+    async def _there(self, rows: DeltaRows, request: ImportDelta, folder: str) -> Pointer | None:
+        """What an earlier run has made of it; None if it has not begun. Refuses what is somebody else's."""
+        await self._names.namespace(self._cells, request.identifier.namespace)
+        pointer = await self._names.find(self._cells, request.identifier)
+        if pointer is None:
+            [owner] = await self._cells.read(self._parts.keys.location(folder))
+            if owner.value is not None:
+                raise BadRequest(f"location {request.location} belongs to another table of this catalog")
+            return None
+        if pointer.kind is not Kind.DELTA or self._parts.warehouse.blob_name(pointer.location) != folder:
+            raise already_exists(pointer)
+        if await _is_ours(rows, pointer) and not request.take_over:
+            raise already_exists(pointer)
+        return pointer
+
+    async def _survey(self, rows: DeltaRows, log: Log, there: Pointer | None, request: ImportDelta) -> _Survey:
+        """All of the log, read once. Problems are raised, or told by a dry run."""
+        survey = _Survey()
+        size = 0
+        try:
+            async for one in self._planned(log, survey, there):
+                sorted_actions(one.actions)
+                survey.first = one.number if survey.first is None else survey.first
+                survey.versions += 1
+                size += len(one.actions)
+                if size > self._most_actions or survey.versions > self._most_versions:
+                    survey.held = None
+                elif survey.held is not None:
+                    survey.held.append(one)
+            if there is not None:
+                await self._check_prefix(rows, log, there)
+        except UnsupportedFeature as error:
+            survey.problems += error.problems
+        except DeltaError as error:
+            survey.problems.append(str(error))
+        protocol, metadata = survey.replay.protocol, survey.replay.metadata
+        if protocol is not None and metadata is not None:
+            survey.take_over_problems += take_over_problems(protocol, metadata)
+            if is_managed(protocol):
+                survey.problems.append(
+                    "a Lakepact catalog manages this table and this log is its mirror; a second catalog must not"
+                )
+        found = [*survey.problems, *(survey.take_over_problems if request.take_over else ())]
+        if found and not request.dry_run:
+            raise UnsupportedFeature(
+                [f"{request.location} cannot be imported, nothing was written: {found[0]}", *found[1:]]
+            )
+        return survey
+
+    async def _check_prefix(self, rows: DeltaRows, log: Log, there: Pointer) -> None:
+        """What is there already was read from this very log."""
+        version = version_of(there)
+        if log.newest < version:
+            raise BadLog(f"the table is at version {version} and the log only at {log.newest}: it was made anew")
+        file, [row] = log.listing.commits.get(version), await rows.versions(there.id, version + 1, 1)
+        if file is not None and row.digest and await log.digest(file.name) != row.digest:
+            raise BadLog(f"{file.name} is not the file that was imported as version {version}: the log was made anew")
+
+    async def _planned(self, log: Log, survey: _Survey, there: Pointer | None) -> AsyncIterator[_Planned]:
+        """The versions that are still to be imported. The survey's replay goes along."""
+        after = None if there is None else version_of(there)
+        survey.replay, survey.ict_ms = Replay(), -1 if there is None else there.summary["ict-ms"]
+        async for step in log.steps(None if after is None else min(after, log.newest)):
+            survey.dropped.update(dict.fromkeys(step.dropped))
+            if isinstance(step, Base):
+                survey.replay = Replay(step.state)
+                if after is None:
+                    survey.ict_ms = step.timestamp_ms
+                    actions = tuple(step.state.actions())
+                    yield _Planned(step.state.version, step.timestamp_ms, actions, "IMPORT", tombstones=True)
+                continue
+            live = survey.replay.files
+            loose = any(isinstance(one, Remove) and one.key not in live for one in step.actions)
+            survey.replay.apply(step.number, step.actions)
+            if after is None or step.number > after:
+                survey.ict_ms = max(step.timestamp_ms, survey.ict_ms + 1)
+                yield _of_version(step, survey.ict_ms, tombstones=loose)
+
+    async def _batches(self, log: Log, survey: _Survey, there: Pointer | None) -> AsyncIterator[list[_Planned]]:
+        if survey.held is not None:
+            if survey.held:
+                yield survey.held
+            return
+        batch: list[_Planned] = []
+        size = 0
+        async for one in self._planned(log, survey, there):
+            if batch and (size + len(one.actions) > self._most_actions or len(batch) >= self._most_versions):
+                yield batch
+                batch, size = [], 0
+            batch.append(one)
+            size += len(one.actions)
+        if batch:
+            yield batch
+
+    async def _take_over(
+        self,
+        rows: DeltaRows,
+        call: Call,
+        identifier: Identifier,
+        location: str,
+        survey: _Survey,
+        pointer: Pointer,
+    ) -> Pointer:
+        log = await self._open(self._parts.warehouse.blob_name(location))
+        if log.newest != version_of(pointer):
+            raise CommitFailed(
+                f"{location} has got version {log.newest} meanwhile. {shown(identifier)} is imported up to "
+                f"{version_of(pointer)}, and not taken over; stop its writers and import it again"
+            )
+        state, version = survey.replay.state(), version_of(pointer) + 1
+        ict_ms = max(self._parts.clock.now_ms(), pointer.summary["ict-ms"] + 1)
+        actions = take_over(state.protocol, state.metadata, version=version, timestamp_ms=ict_ms)
+        planned = _Planned(version, ict_ms, actions, "TAKE OVER", more={"engineInfo": "Lakepact"})
+        return await self._write(rows, call, identifier, location, [planned], pointer, (_LOG_ENGINE,))
+
+    # --- writing ---
+
+    async def _write(
+        self,
+        rows: DeltaRows,
+        call: Call,
+        identifier: Identifier,
+        location: str,
+        batch: Sequence[_Planned],
+        there: Pointer | None,
+        engines: tuple[str, ...] = (),
+    ) -> Pointer:
+        """One transaction: these versions, and the table itself if it is not there."""
+        table_id = str(uuids.uuid4()) if there is None else there.id
+        own = Call(self._parts.new_id(), call.operation, source=call.source)
+        summary = {"uuid": table_id, "location": location, "version": batch[-1].number, "ict-ms": batch[-1].ict_ms}
+        changes = [TableChange(table_id, one.number, one.actions) for one in batch]
+        for attempt in range(_ATTEMPTS):
+            draft = Draft(self._parts.store.read, own.transaction_id, str(attempt), self._parts.clock.now_ms())
+            if there is None:
+                await self._namespaces.enter(draft, identifier.namespace)
+                await self._tables.refuse_taken(draft, identifier)
+                pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
+                await self._tables.claim(draft, pointer)
+            else:
+                pointer = await self._next(draft, identifier, there, summary)
+            await rows.put(own.transaction_id, changes, tombstones=any(one.tombstones for one in batch))
+            answer = {"operation": own.operation, "result": _result(pointer), "source": own.source}
+            transaction = replace(
+                draft.transaction(own, answer, self._parts.warehouse.name),
+                beside=self._beside(pointer, batch, new=there is None, engines=engines),
+            )
+            if await self._commit(transaction):
+                self._parts.watch.applied(draft.changes)
+                self._parts.tasks.background(self._parts.watch.committed(transaction))
+                return pointer
+            self._parts.watch.retried()
+        await rows.discard(own.transaction_id)
+        raise Contended(f"others kept changing {shown(identifier)}; import it again to go on")
+
+    async def _next(self, draft: Draft, identifier: Identifier, there: Pointer, summary: JsonObject) -> Pointer:
+        now = await self._names.find_kind(draft, identifier, Kind.DELTA)
+        if now is None or now.id != there.id or version_of(now) != version_of(there):
+            raise CommitFailed(
+                f"{shown(identifier)} has changed while it was imported, perhaps by another import. What was imported "
+                f"is consistent; import it again to go on"
+            )
+        key = self._names.pointer_key(now)
+        await draft.read(key)
+        pointer = Pointer.to_delta(identifier, {**now.summary, **summary}, Change.COMMIT, now.metadata_location)
+        draft.write(key, pointer.to_json())
+        return pointer
+
+    def _beside(
+        self, pointer: Pointer, batch: Sequence[_Planned], *, new: bool, engines: tuple[str, ...]
+    ) -> dict[str, Any]:
+        namespace, name = ".".join(pointer.identifier.namespace), pointer.identifier.name
+        follow = (*self._parts.settings.mirrors, *engines) if new else engines
+        return DeltaChanges(
+            self._parts.warehouse.name,
+            create=(NewTable(pointer.id, namespace, name, pointer.location, batch[0].number - 1),) if new else (),
+            versions=tuple(_new_version(pointer.id, one) for one in batch),
+            mirrors={pointer.id: follow} if follow else {},
+        ).document()
+
+    async def _commit(self, transaction: Transaction) -> bool:
+        try:
+            outcome = await self._parts.store.commit(transaction, settle_conflict=False)
+        except RowsGone:
+            return False
+        if isinstance(outcome, Busy):
+            raise Contended("another transaction holds the table; import it again to go on", owner=outcome.owner)
+        return isinstance(outcome, Committed)
+
+    # --- answering ---
+
+    async def _open(self, folder: str) -> Log:
+        return await open_log(self._parts.blobs, self._parts.tasks, folder)
+
+    async def _answer(
+        self, request: ImportDelta, location: str, survey: _Survey, pointer: Pointer | None, *, managed: bool
+    ) -> dict[str, Any]:
+        parity = None if request.dry_run or pointer is None else (await self._compare(pointer)).to_json()
+        return {
+            "identifier": identifier_json(request.identifier),
+            "table-id": None if pointer is None else pointer.id,
+            "location": location,
+            "dry-run": request.dry_run,
+            "version": survey.replay.version if pointer is None or request.dry_run else version_of(pointer),
+            "timestamp-ms": None if pointer is None else pointer.summary["ict-ms"],
+            "read-only": not managed,
+            "parity": parity,
+            **survey.to_json(),
+        }
+
+
+async def _is_ours(rows: DeltaRows, pointer: Pointer) -> bool:
+    protocol = (await rows.contents(pointer.id, version_of(pointer))).protocol
+    return protocol is not None and is_managed(protocol)
+
+
+def _of_version(step: Version, ict_ms: int, *, tombstones: bool) -> _Planned:
+    info = step.info
+    if info is None:
+        return _Planned(step.number, ict_ms, step.actions, "UNKNOWN", digest=step.digest, tombstones=tombstones)
+    return _Planned(
+        step.number,
+        ict_ms,
+        step.actions,
+        info.operation,
+        info.operation_parameters,
+        info.more,
+        step.digest,
+        tombstones,
+    )
+
+
+def _new_version(table_id: str, one: _Planned) -> NewVersion:
+    return NewVersion(
+        table_id,
+        one.number,
+        one.ict_ms,
+        one.operation,
+        adds=sum(isinstance(action, Add) for action in one.actions),
+        removes=sum(isinstance(action, Remove) for action in one.actions),
+        operation_params=one.parameters,
+        commit_info=one.more,
+        digest=one.digest,
+        tombstones=one.tombstones,
+    )
+
+
+def _result(pointer: Pointer) -> dict[str, Any]:
+    return {
+        "identifier": identifier_json(pointer.identifier),
+        "table-id": pointer.id,
+        "version": version_of(pointer),
+        "timestamp-ms": pointer.summary["ict-ms"],
+        "metadata-location": pointer.metadata_location,
+    }
+
+
+def _rows_in(add: Add) -> int | None:
+    if add.stats is None:
+        return None
+    try:
+        count = orjson.loads(add.stats).get("numRecords")
+    except (orjson.JSONDecodeError, AttributeError):
+        return None
+    return count if isinstance(count, int) else None

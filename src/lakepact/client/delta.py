@@ -1,0 +1,268 @@
+"""Delta tables of the catalog, on main or inside a transaction: made, read, changed by actions of their log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lakepact.client.caller import Caller
+from lakepact.client.errors import Conflict, NotFound
+from lakepact.client.names import (
+    Identifier,
+    Name,
+    document_of,
+    identifier_of,
+    levels_segment,
+    namespace_name,
+    segment,
+    shown,
+    table_name,
+)
+from lakepact.delta.actions import Action, Add
+from lakepact.delta.codec import action_json, parse_action
+from lakepact.delta.errors import VersionConflict
+from lakepact.delta.transactions import MirrorResult, MultiTableWriter, StagedTable
+
+_MANY: Final = "{prefix}/transactions/commit"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """A Delta table at one version."""
+
+    identifier: Identifier
+    table_id: str
+    location: str
+    version: int
+    timestamp_ms: int
+    """The in-commit timestamp of this version: the same for all tables of one commit."""
+
+    metadata: Mapping[str, Any] = field(repr=False)
+    """Delta's `metaData` action: id, schemaString, partitionColumns, configuration."""
+
+    protocol: Mapping[str, Any] = field(repr=False)
+    transactions: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """How far applications have come (`txn`)."""
+
+    files: tuple[Add, ...] = field(default=(), repr=False)
+    """The live files, if they were asked for."""
+
+    @property
+    def name(self) -> str:
+        return shown(self.identifier)
+
+    @property
+    def schema_string(self) -> str:
+        return str(self.metadata["schemaString"])
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return tuple(self.metadata["partitionColumns"])
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaChange:
+    """The actions that make the next version of a table."""
+
+    table: Name
+    actions: Sequence[Action]
+    expected_version: int | None = None
+    """The table must be at this version."""
+
+    read_version: int | None = None
+    """What the change was computed on. It goes on past versions that do not concern it, by Delta's rules."""
+
+    operation: str = "WRITE"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"identifier": document_of(table_name(self.table)), **_body(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaVersion:
+    """One version of a table's history."""
+
+    version: int
+    timestamp_ms: int
+    transaction_id: str
+    operation: str
+    added_files: int
+    removed_files: int
+
+
+class DeltaTables:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self, namespace: Name) -> tuple[Identifier, ...]:
+        """The Delta tables of a namespace. Raises `NotFound` if there is no such namespace."""
+        answer = self._caller.read(_tables(namespace_name(namespace))).json()
+        return tuple(identifier_of(one) for one in answer["identifiers"])
+
+    def create(
+        self,
+        name: Name,
+        schema: str | Mapping[str, Any],
+        *,
+        partition_by: Iterable[str] = (),
+        configuration: Mapping[str, str] | None = None,
+        location: str | None = None,
+        description: str | None = None,
+        mirrors: Iterable[str] | None = None,
+    ) -> DeltaTable:
+        """Create an empty table at version 0. `schema` is Delta's, which is the JSON of Spark's `StructType`.
+
+        Raises `Unsupported` if the server keeps its metadata in documents: Delta tables need SQLite or PostgreSQL.
+        """
+        identifier = table_name(name)
+        optional = {
+            "location": location,
+            "description": description,
+            "mirrors": None if mirrors is None else list(mirrors),
+        }
+        body = {
+            "name": identifier[-1],
+            "schema": schema,
+            "partition-columns": list(partition_by),
+            "configuration": dict(configuration or {}),
+            **{key: value for key, value in optional.items() if value is not None},
+        }
+        self._caller.change("POST", _tables(identifier[:-1]), body=body)
+        return self.load(identifier, files=False)
+
+    def load(
+        self, name: Name, *, version: int | None = None, timestamp_ms: int | None = None, files: bool = True
+    ) -> DeltaTable:
+        """The table as it is now, or as it was at a version or a time. Raises `NotFound`."""
+        asked = {"files": "true" if files else "false", "version": version, "timestamp-ms": timestamp_ms}
+        query = {key: str(value) for key, value in asked.items() if value is not None}
+        return _loaded(self._caller.read(_table(table_name(name)), query=query).json())
+
+    def exists(self, name: Name) -> bool:
+        try:
+            self._caller.read(_table(table_name(name)), method="HEAD")
+        except NotFound:
+            return False
+        return True
+
+    def history(self, name: Name, *, before: int | None = None, limit: int = 100) -> tuple[DeltaVersion, ...]:
+        """Its versions, newest first."""
+        query = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
+        answer = self._caller.read(f"{_table(table_name(name))}/history", query=query).json()
+        return tuple(
+            DeltaVersion(
+                one["version"],
+                one["timestamp-ms"],
+                one["transaction-id"],
+                one["operation"],
+                one["added-files"],
+                one["removed-files"],
+            )
+            for one in answer["versions"]
+        )
+
+    def commit(self, change: DeltaChange) -> int:
+        """Make one more version; its number. Raises `Conflict` if the table has moved in a way that matters."""
+        answer = self._caller.change("POST", _table(table_name(change.table)), body=_body(change))
+        return int(answer.json()["version"])
+
+    def drop(self, name: Name, *, purge: bool = False) -> None:
+        """Take the table out of the catalog. `purge` asks for its files to be deleted too."""
+        self._caller.change("DELETE", _table(table_name(name)), query={"purgeRequested": "true"} if purge else None)
+
+    def rename(self, source: Name, target: Name) -> None:
+        body = {"source": document_of(table_name(source)), "destination": document_of(table_name(target))}
+        self._caller.change("POST", "{prefix}/delta-tables/rename", body=body)
+
+    def import_log(
+        self, name: Name, location: str, *, take_over: bool = False, dry_run: bool = False
+    ) -> Mapping[str, Any]:
+        """Make a table of the log below `location`, which lies in the warehouse, or go on with it; what was done.
+
+        With `dry_run` nothing is written, and the answer says what would be. Without `take_over` it is read-only.
+        """
+        body = {"location": location, "take-over": take_over, "dry-run": dry_run}
+        answer: Mapping[str, Any] = self._caller.change("POST", f"{_table(table_name(name))}/import", body=body).json()
+        return answer
+
+    def verify(self, name: Name) -> Mapping[str, Any]:
+        """The table compared with its log: `equal`, and all `differences`."""
+        answer: Mapping[str, Any] = self._caller.read(f"{_table(table_name(name))}/verify").json()
+        return answer
+
+    def writer(self) -> MultiTableWriter:
+        """Commits of several tables by their ids, in the shape of `lakepact.delta.MultiTableTransaction`."""
+        return MultiTableWriter(_Backend(self._caller))
+
+
+class _Backend:
+    """What a `MultiTableWriter` writes with."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def commit(self, changes: Sequence[StagedTable], transaction_id: str, timeout_secs: float) -> Mapping[str, int]:
+        body = {
+            "delta-changes": [
+                {
+                    "table-id": one.table_id,
+                    "expected-version": one.expected_version,
+                    "actions": [action_json(action) for action in one.actions],
+                }
+                for one in changes
+            ]
+        }
+        try:
+            answer = self._caller.change(
+                "POST", _MANY, body=body, key=transaction_id, headers={"Prefer": "return=representation"}
+            )
+        except Conflict as conflict:
+            for one in conflict.details.get("version-conflicts", ()):
+                raise VersionConflict(one["table-id"], one["expected"], one["actual"]) from conflict
+            raise
+        return {one["table-id"]: one["version"] for one in answer.json()["results"]}
+
+    def mirror(
+        self, versions: Mapping[str, int], transaction_id: str, timeout_secs: float
+    ) -> Mapping[str, Sequence[MirrorResult]]:
+        body = {"tables": dict(versions), "timeout-seconds": timeout_secs}
+        answer = self._caller.read("{prefix}/delta-tables/mirror", body=body, method="POST").json()
+        return {
+            table_id: [MirrorResult(one["engine"], one["success"], one.get("error")) for one in results]
+            for table_id, results in answer["results"].items()
+        }
+
+
+def _body(change: DeltaChange) -> dict[str, Any]:
+    optional = {"expected-version": change.expected_version, "read-version": change.read_version}
+    return {
+        "actions": [action_json(action) for action in change.actions],
+        "operation": change.operation,
+        "operation-parameters": dict(change.parameters),
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+
+
+def _loaded(answer: Mapping[str, Any]) -> DeltaTable:
+    files = [parse_action(one) for one in answer.get("files", ())]
+    return DeltaTable(
+        identifier_of(answer["identifier"]),
+        answer["table-id"],
+        answer["location"],
+        answer["version"],
+        answer["timestamp-ms"],
+        answer["metadata"],
+        answer["protocol"],
+        answer.get("transactions", {}),
+        tuple(one for one in files if isinstance(one, Add)),
+    )
+
+
+def _tables(namespace: Identifier) -> str:
+    return f"{{prefix}}/namespaces/{levels_segment(namespace)}/delta-tables"
+
+
+def _table(identifier: Identifier) -> str:
+    return f"{_tables(identifier[:-1])}/{segment(identifier[-1])}"

@@ -1,0 +1,148 @@
+"""The Delta endpoints: tables whose metadata is in SQL, in the same namespaces and transactions as Iceberg's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from lakepact.catalog import Catalog
+from lakepact.catalog.delta_import import DeltaImport
+from lakepact.catalog.delta_tables import DeltaTable
+from lakepact.catalog.pointers import Kind
+from lakepact.delta.actions import Metadata, Protocol
+from lakepact.delta.codec import action_json, action_line
+from lakepact.delta.ports import VersionRow
+from lakepact.errors import InvalidRequest
+from lakepact.iceberg.fields import json_object
+from lakepact.server.http import Request, Response, json_response
+from lakepact.server.rest.answers import empty, transaction_header
+from lakepact.server.rest.delta_requests import parse_create_delta, parse_delta_commit, parse_import_delta
+from lakepact.server.rest.door import Door, flag, page_of
+from lakepact.server.rest.tables import rename
+
+_MOST_VERSIONS: Final = 1_000
+
+
+class DeltaHandlers:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def list(self, request: Request) -> Response:
+        namespace = self._door.namespace(request)
+        page = await self._door.scope(request).list_delta(namespace, *page_of(request))
+        identifiers = [{"namespace": namespace, "name": name} for name in page.names]
+        return json_response({"identifiers": identifiers, "next-page-token": page.next_token})
+
+    async def create(self, request: Request) -> Response:
+        catalog, namespace = self._door.scope(request), self._door.namespace(request)
+        body = request.json()
+        wanted = parse_create_delta(body)
+        done = await catalog.create_delta(
+            self._door.call(request, "createDeltaTable", catalog, body), namespace, wanted
+        )
+        return json_response(done.result, headers=transaction_header(done))
+
+    async def load(self, request: Request) -> Response:
+        table = await self._door.scope(request).load_delta(
+            self._door.identifier(request, "table"),
+            version=_number(request, "version"),
+            timestamp_ms=_number(request, "timestamp-ms"),
+            files=flag(request, "files"),
+        )
+        return table_answer(table, with_files=flag(request, "files"))
+
+    async def exists(self, request: Request) -> Response:
+        await self._door.scope(request).delta_exists(self._door.identifier(request, "table"))
+        return Response(204)
+
+    async def commit(self, request: Request) -> Response:
+        catalog = self._door.scope(request)
+        body = json_object(request.json(), "commit")
+        commit = parse_delta_commit(body, "commit", self._door.identifier(request, "table"))
+        done = await catalog.commit_delta(self._door.call(request, "commitDeltaTable", catalog, body), [commit])
+        return json_response(done.result["results"][0], headers=transaction_header(done))
+
+    async def drop(self, request: Request) -> Response:
+        catalog = self._door.scope(request)
+        done = await catalog.drop(
+            self._door.call(request, "dropDeltaTable", catalog),
+            self._door.identifier(request, "table"),
+            Kind.DELTA,
+            purge=flag(request, "purgeRequested"),
+        )
+        return empty(done)
+
+    async def rename(self, request: Request) -> Response:
+        return await rename(self._door, request, "renameDeltaTable", Kind.DELTA)
+
+    async def history(self, request: Request) -> Response:
+        limit = min(_number(request, "limit") or 100, _MOST_VERSIONS)
+        rows = await self._door.scope(request).delta_history(
+            self._door.identifier(request, "table"), _number(request, "before"), limit
+        )
+        return json_response({"versions": [_version(row) for row in rows]})
+
+    async def import_(self, request: Request) -> Response:
+        catalog = self._outside(request)
+        body = request.json()
+        wanted = parse_import_delta(body, self._door.identifier(request, "table"))
+        call = self._door.call(request, "importDeltaTable", catalog, body)
+        return json_response(await DeltaImport(catalog.parts).run(call, wanted))
+
+    async def verify(self, request: Request) -> Response:
+        catalog = self._outside(request)
+        return json_response(await DeltaImport(catalog.parts).verify(self._door.identifier(request, "table")))
+
+    def _outside(self, request: Request) -> Catalog:
+        """Logs are outside of all transactions, and so is what is read from them."""
+        if self._door.transaction(request) is not None:
+            raise InvalidRequest("a log is imported and verified outside of transactions; send it without one")
+        return self._door.catalog(request)
+
+
+def table_answer(table: DeltaTable, *, with_files: bool) -> Response:
+    """What a reader needs: where it is, which version, what it looks like, and its files if they were asked for."""
+    pointer, state = table.pointer, table.state
+    head = {
+        "identifier": {"namespace": pointer.identifier.namespace, "name": pointer.identifier.name},
+        "table-id": pointer.id,
+        "location": pointer.location,
+        "version": state.version,
+        "timestamp-ms": table.timestamp_ms,
+        "protocol": _body(state.protocol),
+        "metadata": _body(state.metadata),
+        "transactions": {app_id: one.version for app_id, one in state.transactions.items()},
+        "domains": {name: one.configuration for name, one in state.domains.items()},
+    }
+    if not with_files:
+        return json_response(head)
+    # There may be very many: each is written once, as a line of the log has it.
+    lines = b",".join(action_line(add) for add in state.files.values())
+    return Response(200, b"".join((orjson.dumps(head)[:-1], b',"files":[', lines, b"]}")))
+
+
+def _body(action: Protocol | Metadata) -> Any:
+    [body] = action_json(action).values()
+    return body
+
+
+def _version(row: VersionRow) -> dict[str, Any]:
+    return {
+        "version": row.version,
+        "timestamp-ms": row.info.timestamp_ms,
+        "transaction-id": row.transaction_id,
+        "operation": row.info.operation,
+        "operation-parameters": row.info.operation_parameters,
+        "added-files": row.adds,
+        "removed-files": row.removes,
+    }
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise InvalidRequest(f"{name} is a whole number, not {text[:40]!r}")
+    return int(text)

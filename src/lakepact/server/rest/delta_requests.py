@@ -1,0 +1,79 @@
+"""What clients send about Delta tables, as values."""
+
+from __future__ import annotations
+
+import orjson
+
+from lakepact.catalog.delta_import import ImportDelta
+from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit
+from lakepact.delta.codec import parse_actions
+from lakepact.delta.errors import BadAction
+from lakepact.delta.fields import optional_integer, optional_text, optional_text_list, text_map
+from lakepact.iceberg.fields import filled_text, json_list, json_object
+from lakepact.iceberg.requests import Identifier, parse_identifier
+
+
+def parse_create_delta(body: object) -> CreateDelta:
+    where = "create Delta table"
+    document = json_object(body, where)
+    schema = document.get("schema")
+    if isinstance(schema, dict):
+        schema = orjson.dumps(schema).decode()
+    elif not isinstance(schema, str):
+        raise BadAction(f"{where}: 'schema' is a Delta schema, as JSON or as the string that a log has")
+    return CreateDelta(
+        name=filled_text(document, "name", where),
+        schema_string=schema,
+        partition_columns=optional_text_list(document, "partition-columns", where) or (),
+        configuration=text_map(document, "configuration", where) if "configuration" in document else {},
+        location=optional_text(document, "location", where),
+        description=optional_text(document, "description", where),
+        mirrors=optional_text_list(document, "mirrors", where),
+    )
+
+
+def parse_delta_commit(body: object, where: str, target: Identifier | None = None) -> DeltaCommit:
+    """One table's change. In a commit of many the body says which table; in one of its own the path does."""
+    document = json_object(body, where)
+    table: Identifier | str
+    if target is not None:
+        table = target
+    elif "table-id" in document:
+        table = filled_text(document, "table-id", where)
+    else:
+        table = parse_identifier(document.get("identifier"), f"{where}: 'identifier'")
+    expected = optional_integer(document, "expected-version", where, 0)
+    read = optional_integer(document, "read-version", where, 0)
+    if expected is not None and read is not None:
+        raise BadAction(
+            f"{where}: send 'expected-version' (the table must be at it) or 'read-version' (the change was computed on "
+            f"it), not both"
+        )
+    parameters = document.get("operation-parameters")
+    return DeltaCommit(
+        table,
+        parse_actions(json_list(document.get("actions"), f"{where}: 'actions'")),
+        expected,
+        read,
+        optional_text(document, "operation", where) or "WRITE",
+        {} if parameters is None else json_object(parameters, f"{where}: 'operation-parameters'"),
+    )
+
+
+def parse_import_delta(body: object, identifier: Identifier) -> ImportDelta:
+    where = "import Delta table"
+    document = json_object(body, where)
+    options = {}
+    for name in ("take-over", "dry-run"):
+        options[name] = document.get(name, False)
+        if not isinstance(options[name], bool):
+            raise BadAction(f"{where}: '{name}' is true or false")
+    return ImportDelta(identifier, filled_text(document, "location", where), options["take-over"], options["dry-run"])
+
+
+def parse_delta_changes(body: object) -> list[DeltaCommit]:
+    """The Delta tables of a commit of many tables."""
+    if not isinstance(body, dict) or body.get("delta-changes") is None:
+        return []
+    changes = json_list(body["delta-changes"], "delta-changes")
+    return [parse_delta_commit(one, f"delta-changes[{number}]") for number, one in enumerate(changes)]

@@ -1,0 +1,110 @@
+"""`lakepact delta` against a real server: text for people, JSON for programs, exit codes that say what was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import lakepact
+from lakepact.cli import app
+from lakepact.client import Lake
+from tests.support.server import running_server
+
+deltalake = pytest.importorskip("deltalake")
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder: Path = tmp_path_factory.mktemp("server")
+    with running_server(folder) as server, lakepact.connect(server.url) as lake, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEPACT_URI", server.url)
+        patch.setenv("LAKEPACT_DATA", str(folder / "data"))
+        lake.namespaces.create("ml")
+        yield lake
+
+
+@pytest.fixture
+def source(lake: Lake, request: pytest.FixtureRequest) -> Path:
+    """A table in the warehouse that the catalog does not know: two versions, partitioned."""
+    made = lake.delta.create(f"ml.place_of_{request.node.name}", SCHEMA)
+    folder = Path(made.location.removeprefix("file://")).parent / f"source_{request.node.name}"
+    folder.mkdir(parents=True)
+    for ids in ([1, 2], [3]):
+        table = pa.table({"id": pa.array(ids, pa.int64()), "day": ["monday"] * len(ids)})
+        deltalake.write_deltalake(str(folder), table, mode="append", partition_by=["day"])
+    return folder
+
+
+SCHEMA = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["delta", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def run_json(*arguments: str, code: int = 0) -> Any:
+    return json.loads(run(*arguments, "--json", code=code))
+
+
+def test_a_table_is_looked_at_renamed_and_dropped(lake: Lake) -> None:
+    lake.delta.create("ml.labels", SCHEMA)
+    assert "ml.labels" in run("list", "ml")
+    assert ["ml", "labels"] in run_json("list", "ml")
+    shown = run("show", "ml.labels")
+    assert "x-lakepact-managed" in shown
+    assert "long" in shown
+    assert run_json("show", "ml.labels", "--version", "0", "--files")["files"] == []
+    assert "CREATE TABLE" in run("history", "ml.labels")
+    assert [one["version"] for one in run_json("history", "ml.labels", "--limit", "1")] == [0]
+    assert "Renamed ml.labels to ml.old" in run("rename", "ml.labels", "ml.old")
+    assert run_json("drop", "ml.old") == {"table": ["ml", "old"], "dropped": True}
+    run("show", "ml.old", code=2)
+
+
+def test_a_table_is_imported_verified_and_taken_over(lake: Lake, source: Path) -> None:
+    would = run("import", f"file://{source}", "ml.found", "--dry-run")
+    assert "Would import ml.found up to version 1: 2 versions; 2 live files, 3 rows" in would
+    run("verify", "ml.found", code=2)
+    done = run("import", str(source), "ml.found")
+    assert "Imported ml.found up to version 1" in done
+    assert "read-only" in done
+    assert "Table and log are equal from version 0 to 1." in done
+    assert "day=monday" in run("show", "ml.found", "--files")
+    assert "Table and log are equal" in run("verify", "ml.found")
+    assert run_json("import", str(source), "ml.found", "--take-over")["read-only"] is False
+    assert run_json("verify", "ml.found")["equal"] is True
+
+
+def test_foreign_writers_are_refused_once_the_mirror_has_written_the_take_over(lake: Lake, source: Path) -> None:
+    run("import", str(source), "ml.guarded", "--take-over")
+    mirrored = CliRunner().invoke(app, ["mirror", "run", "--once"])
+    assert mirrored.exit_code == 0, mirrored.output
+    table = deltalake.DeltaTable(str(source))
+    assert (table.version(), sorted(table.to_pyarrow_table()["id"].to_pylist())) == (2, [1, 2, 3])
+    with pytest.raises(Exception, match=r"x-lakepact-managed|[Ff]eature"):
+        deltalake.write_deltalake(str(source), pa.table({"id": [4], "day": ["monday"]}), mode="append")
+    found = run_json("verify", "ml.guarded")
+    assert (found["equal"], found["version"], found["log-version"], found["behind"]) == (True, 2, 2, 0), found
+
+
+def test_a_difference_is_told_and_ends_with_one(lake: Lake, source: Path) -> None:
+    run("import", str(source), "ml.forged")
+    path = source / "_delta_log" / f"{1:020}.json"
+    path.write_text(path.read_text().replace('"numRecords\\":1', '"numRecords\\":9'))
+    told = run("verify", "ml.forged", code=1)
+    assert "different: version 1: add" in told
+    assert "stats is" in told
+    assert run_json("verify", "ml.forged", code=1)["equal"] is False
+
+
+def test_what_is_not_there_is_a_problem_of_a_dry_run_and_an_error_of_an_import(lake: Lake, source: Path) -> None:
+    assert "not a Delta log" in run("import", f"{source}-not", "ml.nothing", "--dry-run", code=1)
+    run("import", f"{source}-not", "ml.nothing", code=2)
