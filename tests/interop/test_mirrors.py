@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -267,3 +268,25 @@ def test_spark_reads_the_tables_of_a_cut_and_may_not_write(server: Server, tmp_p
     assert found["rows"][4] == simple[:5]
     assert found["refusal"] is not None and "x-lakepact-managed" in found["refusal"]
     assert not (plain / "_delta_log" / f"{12:020}.json").exists()
+
+
+def test_the_command_keeps_mirrors_in_step_until_it_is_stopped(server: Server) -> None:
+    folder = create(server, "kept", IDS)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "lakepact", "mirror", "run"],
+        env={**os.environ, "LAKEPACT_DATA": str(server.folder / "data"), "LAKEPACT_MIRROR_INTERVAL_S": "0.2", **BOTH},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for version in (0, 1):
+            deadline = time.monotonic() + 60
+            while not (folder / "_delta_log" / f"{version:020}.json").exists():
+                assert command.poll() is None and time.monotonic() < deadline
+                time.sleep(0.05)
+            if version == 0:
+                commit(server, {"kept": [added(folder, pa.table({"id": [1], "v": ["a"]}, IDS))]})
+    finally:
+        command.terminate()
+        told, _ = command.communicate(timeout=60)
+    assert command.returncode == 0, told

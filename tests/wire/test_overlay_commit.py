@@ -721,3 +721,21 @@ async def test_the_predecessor_of_a_view_is_one_that_others_have_seen(tmp_path: 
         await tx.publish()
     [receipt] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
     assert receipt["previous-metadata-location"] == before
+
+
+@pytest.mark.parametrize("end", ["abort", "commit", "nothing"])
+async def test_where_new_tables_are_is_remembered_however_it_ends(tmp_path: Path, end: str) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace("db")
+        tx = await begin(wire)
+        made = [(await tx.table(name))["metadata"]["location"] for name in ("a", "b")]
+        await tx.commit([set_properties(a="b")], name="a")
+        if end != "nothing":
+            await tx.do(end)
+    store = await open_store(wire.settings.store)
+    try:
+        notes = (await store.scan(f"main/staged/{tx.id}")).cells
+        assert sorted((note.value or {})["location"] for note in notes) == sorted(made)
+        assert {(note.value or {})["transaction-id"] for note in notes} == {tx.id}
+    finally:
+        await store.close()

@@ -6,6 +6,7 @@
     <warehouse>/views/<uuid>                  a view's pointer
     <warehouse>/delta/<uuid>                  a Delta table's pointer
     <warehouse>/locations/<digest>            who owns a location: no two tables share one
+    <warehouse>/staged/<transaction>/<digest> a location that an open transaction has begun to use, for collection
     <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
     <warehouse>/state/<name>                  a small document of a user
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
@@ -64,6 +65,9 @@ class Keys:
 
     def answers(self, bucket: str) -> Key:
         return key_of(self._warehouse, "answers", bucket)
+
+    def staged_location(self, transaction_id: str, location: str) -> Key:
+        return key_of(self._warehouse, "staged", transaction_id, hashlib.sha256(location.encode()).hexdigest())
 
     def dropped(self, uuid: str) -> Key:
         return key_of(self._warehouse, "dropped", uuid)

@@ -33,7 +33,7 @@ from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.requests import Commit, CreateTable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
-from lakepact.kernel.model import Cell, CellPage, State, TransactionRecord, Value
+from lakepact.kernel.model import Cell, CellPage, State, Transaction, TransactionRecord, Value, Write
 
 READ_ONLY: Final = "lakepact.read-only"
 """The property of a transaction that only reads."""
@@ -43,6 +43,9 @@ WAREHOUSE: Final = "lakepact.warehouse"
 
 GRACE_MS: Final = 600_000
 """For how long the reads of a committed transaction are still answered."""
+
+NOTING: Final = "noteLocation"
+"""The operation of a step that only remembers something for collection. It leaves no receipt."""
 
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
@@ -143,6 +146,7 @@ class OverlayWorker:
                 return Done(self._id, result)
             if not await write_files(parts.files, parts.tasks, draft):
                 continue
+            await self._remember_locations(draft)
             for table_id, step in draft.delta.items():
                 await needed(parts.rows).stage(self._id, table_id, call.transaction_id, kept(step))
             if await self._stage(call, draft, self._staged(call, draft), {"result": result}):
@@ -190,6 +194,20 @@ class OverlayWorker:
         except (WrongState, TransactionNotFound) as error:
             raise closed(self._id, await self._parts.store.lookup(self._id)) from error
         return True
+
+    async def _remember_locations(self, draft: Draft) -> None:
+        """Note, outside of the transaction, where its new tables are: however it ends, their files can be found."""
+        for key, value in draft.writes.items():
+            if family_of(key) != "locations" or value is None or draft.seen[key].writer == self._id:
+                continue
+            note = self._parts.keys.staged_location(self._id, value["location"])
+            if (await self._parts.store.read([note]))[note].exists:
+                continue
+            written = Write(note, 0, {"location": value["location"], "transaction-id": self._id})
+            # A conflict means that another call of the transaction has noted it meanwhile.
+            await self._parts.store.commit(
+                Transaction(self._parts.new_id(), "", (written,), answer={"operation": NOTING, "result": {}})
+            )
 
     def _staged(self, call: Call, draft: Draft) -> dict[Key, Value | None]:
         """The writes, each table's pointer with what publishing needs to know."""

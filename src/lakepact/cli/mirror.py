@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -68,12 +69,11 @@ def run(
             )
             if not once:
                 mirrors.start()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    await mirrors.stop()
-            while await mirrors.turn():
-                pass
+                await _asked_to_end()
+                await mirrors.stop()
+            else:
+                while await mirrors.turn():
+                    pass
             return [one for one in await _status(rows, settings) if one.mirrored_version < one.current_version]
 
     behind = with_store(settings, work)
@@ -132,6 +132,14 @@ def retry(store: StoreUrl = None, table: TableName = None, engine: EngineName = 
     typer.echo(
         f"{count} will be tried by a server within {settings.mirror_interval_s:g} s, or now: lakepact mirror run"
     )
+
+
+async def _asked_to_end() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await ended.wait()
 
 
 def mirror_settings(settings: Settings) -> MirrorSettings:
