@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
 import pytest
 
 import lakepact
@@ -128,6 +129,17 @@ def test_the_writer_of_many_tables(lake: Lake, ml: str, caplog: pytest.LogCaptur
     assert ("INFO", f"Multi-table transaction {tx.transaction_id} committed successfully with 3 tables") in said
 
 
+def test_mirrors_follow_by_themselves_and_can_be_waited_for(lake: Lake, ml: str) -> None:
+    table = lake.delta.create(f"{ml}.labels", SCHEMA)
+    tx = MultiTableTransaction()
+    tx.stage_table(table.table_id, StagedTable(table.table_id, [add("a.parquet")], expected_version=0))
+    writer = lake.delta.writer()
+    mirrored = writer.mirror_all_tables_after_commit(writer.commit(tx))
+    assert mirrored == {table.table_id: [("delta_log", True, None)]}
+    found = deltalake.DeltaTable(table.location)
+    assert (found.version(), found.file_uris()) == (1, [f"{table.location.removeprefix('file://')}/a.parquet"])
+
+
 def test_a_version_conflict_names_the_table_and_changes_none(lake: Lake, ml: str) -> None:
     ids = [lake.delta.create(f"{ml}.{name}", SCHEMA).table_id for name in ("dimension", "facts")]
     lake.delta.commit(DeltaChange(f"{ml}.facts", [add("a.parquet")]))
@@ -150,7 +162,7 @@ def test_the_examples_in_the_docs_run(lake: Lake, root: Path) -> None:
     lake.namespaces.create("ml")
     features = pa.table({"id": [1]})
     lake.pyiceberg().create_table("ml.features", features.schema)
-    blocks = (root / "docs" / "delta.md").read_text().split("```python\n")[1:]
+    blocks = (root / "docs" / "delta.md").read_text().split("## Mirrors")[0].split("```python\n")[1:]
     example = "\n".join(block.split("```", 1)[0] for block in blocks)
     assert "http://127.0.0.1:8181" in example
     exec(compile(example.replace("http://127.0.0.1:8181", lake.uri), "delta.md", "exec"), {"features": features})

@@ -17,7 +17,10 @@ from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.iceberg.requests import Identifier
 
 OWN_FOLDER: Final = "_catalog"
-"""Lakepact's own files in a warehouse: receipts. No table may live there."""
+"""Lakepact's own files in a warehouse: receipts."""
+
+_OWN_FOLDERS: Final = (OWN_FOLDER, "_mirrors", "_transactions")
+"""No table may live in one of them. The others are those of mirrors: a DuckDB file, and the cuts of Delta's logs."""
 
 LOCATION_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 RESERVED_PREFIX: Final = "lakepact."
@@ -55,10 +58,8 @@ class Warehouse:
             raise BadRequest(f"{what} {_short(location)} has an empty, '.' or '..' segment; write the plain path")
         if _CONTROL.search(decoded):
             raise BadRequest(f"{what} {_short(location)!r} holds a control character; leave it out")
-        if levels[0] == OWN_FOLDER:
-            raise BadRequest(
-                f"{what} {_short(location)} lies in {OWN_FOLDER}/, which is Lakepact's own; choose another"
-            )
+        if levels[0] in _OWN_FOLDERS:
+            raise BadRequest(f"{what} {_short(location)} lies in {levels[0]}/, which is Lakepact's own; choose another")
         return name
 
     def new_location(self, identifier: Identifier, uuid: str, namespace_properties: Mapping[str, str]) -> str:

@@ -227,7 +227,7 @@ class _Backend:
     def mirror(
         self, versions: Mapping[str, int], transaction_id: str, timeout_secs: float
     ) -> Mapping[str, Sequence[MirrorResult]]:
-        body = {"tables": dict(versions), "timeout-seconds": timeout_secs}
+        body = {"tables": list(versions)}
         answer = self._caller.read("{prefix}/delta-tables/mirror", body=body, method="POST").json()
         return {
             table_id: [MirrorResult(one["engine"], one["success"], one.get("error")) for one in results]

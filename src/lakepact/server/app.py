@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
+from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
 from lakepact.server.health import Draining, Health
@@ -61,6 +62,9 @@ class Opened:
     tasks: AsyncioTasks
     """What may go on after an answer. Drained before anything is closed."""
 
+    process: str
+    """A name that no other process has."""
+
     jobs: dict[str, Job] = field(default_factory=dict)
     """Upkeep. The catalog may add its own."""
 
@@ -94,21 +98,31 @@ async def build(settings: Settings) -> Service:
             metrics=opened.metrics,
             draining=draining,
         )
-        catalogs = _catalogs(opened)
-        served = (*health.routes(), *_catalog_routes(settings, catalogs))
+        catalogs, mirrors = _catalogs(opened)
+        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors))
         routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
             opened.store,
             opened.clock,
             opened.rng,
-            owner=f"{socket.gethostname()}-{os.getpid()}-{opened.rng.bits(32):08x}",
+            owner=opened.process,
             lease_s=settings.upkeep_interval_s * LEASE_INTERVALS,
         )
         runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
         stack.push_async_callback(runner.stop)
+        if mirrors is not None:
+            stack.push_async_callback(mirrors.stop)
 
         async def startup() -> None:
             runner.start()
+            if mirrors is not None:
+                # In every worker: each table has a lease of its own.
+                mirrors.start()
+
+        async def shutdown() -> None:
+            await runner.stop()
+            if mirrors is not None:
+                await mirrors.stop()
 
         application = Application(
             Router(routes, base_path=settings.base_path),
@@ -118,7 +132,7 @@ async def build(settings: Settings) -> Service:
             body_deadline_s=settings.request_deadline_s,
             log_request=request_line(settings.log_level),
             startup=startup,
-            shutdown=runner.stop,
+            shutdown=shutdown,
         )
         grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port)
         if grpc is not None:
@@ -133,6 +147,7 @@ class _CatalogWatch(Watch):
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.receipts: Receipts | None = None
+        self.mirrors: Mirrors | None = None
 
     def cache(self, hit: bool) -> None:
         if hit:
@@ -159,12 +174,15 @@ class _CatalogWatch(Watch):
         self._metrics.commit_conflicted()
 
     async def committed(self, transaction: Transaction) -> None:
-        if self.receipts is not None:
-            await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
+        async with asyncio.TaskGroup() as following:
+            if self.mirrors is not None:
+                following.create_task(self.mirrors.after_commit(transaction))
+            if self.receipts is not None:
+                await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
 
 
-def _catalogs(opened: Opened) -> dict[str, Catalog]:
-    """One catalog a warehouse, all of them over the one store."""
+def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], Mirrors | None]:
+    """One catalog a warehouse, all of them over the one store; and the mirrors of their Delta tables, if it has any."""
     settings, metrics = opened.settings, opened.metrics
     watch, rows = _CatalogWatch(metrics), delta_rows(opened.store)
     limits = CatalogSettings(
@@ -183,7 +201,7 @@ def _catalogs(opened: Opened) -> dict[str, Catalog]:
             opened.clock,
             opened.rng,
             opened.tasks,
-            limits,
+            replace(limits, mirrors=settings.mirrors_of(name)),
             rows=rows,
             watch=watch,
         )
@@ -191,18 +209,28 @@ def _catalogs(opened: Opened) -> dict[str, Catalog]:
     }
     if rows is not None:
         opened.jobs.update(row_jobs(rows))
+        watch.mirrors = Mirrors(
+            catalogs,
+            rows,
+            opened.clock,
+            owner=opened.process,
+            settings=MirrorSettings(interval_s=settings.mirror_interval_s, max_attempts=settings.mirror_max_attempts),
+            on_lag=metrics.mirror_lagged,
+            on_failed=metrics.mirror_failed,
+        )
     if settings.receipts:
         watch.receipts = Receipts(
             catalogs, opened.store, opened.clock, on_written=metrics.receipt_written, on_failed=metrics.receipt_failed
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
-    return catalogs
+    return catalogs, watch.mirrors
 
 
-def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog]) -> list[Route]:
+def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None) -> list[Route]:
     return rest_routes(
         catalogs,
         settings.default_warehouse,
+        mirror=None if mirrors is None else mirrors.mirror,
         idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
         multi_table_transactions=settings.multi_table_transactions,
     )
@@ -253,7 +281,8 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
         warehouses[name] = await open_blobs(place.url, place.options)
         stack.push_async_callback(warehouses[name].close)
     stack.push_async_callback(_drain, tasks)
-    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, store_jobs(store))
+    process = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
+    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, process, store_jobs(store))
 
 
 def _make_folder(path: str) -> None:

@@ -36,6 +36,9 @@ _MILLISECONDS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_00
 _MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
 """Numbers of tables as values of a label, and the largest number of each."""
 
+_LAGS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 30_000, 60_000, 300_000)
+_ENGINES: Final = ("delta_log", "duckdb")
+_KINDS_OF_FAILURE: Final = ("error", "conflict", "dead")
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -107,6 +110,23 @@ class Metrics:
             ["result"],
             registry=self.registry,
         )
+        lags = Histogram(
+            "multi_table_mirror_lag_ms",
+            "How long after its commit a version could be read in a mirror, by engine.",
+            ["engine"],
+            buckets=_LAGS,
+            registry=self.registry,
+        )
+        failures = Counter(
+            "lakepact_mirror_failures",
+            "Mirrors that failed, by engine and kind: error (tried again), conflict or dead (a person must look).",
+            ["engine", "kind"],
+            registry=self.registry,
+        )
+        self._lags = {engine: lags.labels(engine) for engine in _ENGINES}
+        self._mirror_failures = {
+            (engine, kind): failures.labels(engine, kind) for engine in _ENGINES for kind in _KINDS_OF_FAILURE
+        }
         self._requests: dict[str, list[Counter]] = {}
         self._seconds: dict[str, Histogram] = {}
         self.operations_are(())
@@ -144,6 +164,12 @@ class Metrics:
 
     def commit_conflicted(self) -> None:
         self._conflicts.inc()
+
+    def mirror_lagged(self, engine: str, milliseconds: float) -> None:
+        self._lags[engine].observe(milliseconds)
+
+    def mirror_failed(self, engine: str, kind: str) -> None:
+        self._mirror_failures[engine, kind].inc()
 
     def commit_retried(self) -> None:
         self._commit_retries.inc()

@@ -354,6 +354,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {200: "DeltaParity"},
         refusals=(406,),
     ),
+    "mirrorDeltaTables": Operation(
+        Tag.DELTA,
+        "Bring mirrors up to date now",
+        "Of the tables with these ids. They follow by themselves; this waits for them, and says how each came along.",
+        {200: "Mirrored"},
+        refusals=(406,),
+        body="ToMirror",
+        example={"tables": ["550e8400-e29b-41d4-a716-446655440000"]},
+    ),
     "renameDeltaTable": Operation(
         Tag.DELTA,
         "Rename a Delta table",

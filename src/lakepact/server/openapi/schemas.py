@@ -235,6 +235,8 @@ DELTA_SCHEMAS: Final[Mapping[str, Schema]] = {
             "differences": array(TEXT),
         }
     ),
+    "ToMirror": document({"tables": array(FILLED)}),
+    "Mirrored": document({"results": {"type": "object"}}, None, "By table: engine, success, error and version."),
     "DeltaHistory": document(
         {"versions": array(document({"version": COUNT, "timestamp-ms": INT64, "transaction-id": TEXT}))}
     ),

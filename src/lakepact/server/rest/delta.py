@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.delta_import import DeltaImport
 from lakepact.catalog.delta_tables import DeltaTable
+from lakepact.catalog.errors import Unsupported
 from lakepact.catalog.pointers import Kind
 from lakepact.delta.actions import Metadata, Protocol
 from lakepact.delta.codec import action_json, action_line
 from lakepact.delta.ports import VersionRow
 from lakepact.errors import InvalidRequest
-from lakepact.iceberg.fields import json_object
+from lakepact.iceberg.fields import json_object, text_list
+from lakepact.mirrors import Outcome
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import empty, transaction_header
 from lakepact.server.rest.delta_requests import parse_create_delta, parse_delta_commit, parse_import_delta
@@ -24,9 +27,14 @@ from lakepact.server.rest.tables import rename
 _MOST_VERSIONS: Final = 1_000
 
 
+Mirror: TypeAlias = Callable[[Iterable[str]], Awaitable[Mapping[str, Sequence[Outcome]]]]
+
+
 class DeltaHandlers:
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, mirror: Mirror | None = None) -> None:
+        """`mirror` brings the mirrors of tables up to date, by their ids. None: this store has no Delta tables."""
         self._door = door
+        self._mirror = mirror
 
     async def list(self, request: Request) -> Response:
         namespace = self._door.namespace(request)
@@ -75,6 +83,15 @@ class DeltaHandlers:
 
     async def rename(self, request: Request) -> Response:
         return await rename(self._door, request, "renameDeltaTable", Kind.DELTA)
+
+    async def mirror(self, request: Request) -> Response:
+        self._door.catalog(request)
+        body = json_object(request.json(), "mirror")
+        tables = text_list(body, "tables", "mirror")
+        if self._mirror is None:
+            raise Unsupported("there are no Delta tables on a store of documents")
+        results = await self._mirror(tables)
+        return json_response({"results": {one: [_mirrored(mirror) for mirror in results[one]] for one in tables}})
 
     async def history(self, request: Request) -> Response:
         limit = min(_number(request, "limit") or 100, _MOST_VERSIONS)
@@ -125,6 +142,10 @@ def table_answer(table: DeltaTable, *, with_files: bool) -> Response:
 def _body(action: Protocol | Metadata) -> Any:
     [body] = action_json(action).values()
     return body
+
+
+def _mirrored(one: Outcome) -> dict[str, Any]:
+    return {"engine": one.engine, "success": one.success, "error": one.error, "version": one.version}
 
 
 def _version(row: VersionRow) -> dict[str, Any]:

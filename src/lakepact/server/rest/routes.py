@@ -7,7 +7,7 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.server.rest.config import ConfigHandler
-from lakepact.server.rest.delta import DeltaHandlers
+from lakepact.server.rest.delta import DeltaHandlers, Mirror
 from lakepact.server.rest.door import Door
 from lakepact.server.rest.namespaces import NamespaceHandlers
 from lakepact.server.rest.tables import TableHandlers
@@ -34,11 +34,12 @@ def rest_routes(
     *,
     idempotency_lifetime_s: int = 3_600,
     multi_table_transactions: bool = True,
+    mirror: Mirror | None = None,
 ) -> list[Route]:
     door = Door(catalogs, default_warehouse)
     config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
     namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door), ViewHandlers(door)
-    delta, transactions = DeltaHandlers(door), TransactionHandlers(door)
+    delta, transactions = DeltaHandlers(door, mirror), TransactionHandlers(door)
     routes = [
         Route("GET", "/v1/config", "getConfig", config.show),
         Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
@@ -74,6 +75,7 @@ def rest_routes(
         Route("GET", _DELTA_TABLE + "/history", "loadDeltaHistory", delta.history),
         Route("POST", _DELTA_TABLE + "/import", "importDeltaTable", delta.import_),
         Route("GET", _DELTA_TABLE + "/verify", "verifyDeltaTable", delta.verify),
+        Route("POST", "/v1/{prefix}/delta-tables/mirror", "mirrorDeltaTables", delta.mirror),
         Route("POST", "/v1/{prefix}/delta-tables/rename", "renameDeltaTable", delta.rename),
         Route("POST", _COMMIT_MANY, "commitTransaction", tables.commit_transaction),
         Route("POST", "/v1/{prefix}/tables/batch-load", "batchLoadTables", tables.load_many),
