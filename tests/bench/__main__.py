@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import cuts, latency, memory, overlay, rest, rounds, spark, sql
+from tests.bench import cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql
 from tests.bench.report import say
 
 SECTIONS = {
@@ -17,6 +17,8 @@ SECTIONS = {
     "memory": memory.run,
     "rest": rest.run,
     "overlay": overlay.run,
+    "delta": delta.run,
+    "mirrors": mirrors.run,
     "spark": spark.run,
 }
 
