@@ -10,8 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+# How fast the machine is says nothing about what is tested.
+settings.register_profile("lakepact", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lakepact")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

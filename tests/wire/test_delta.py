@@ -356,6 +356,134 @@ async def test_what_is_prepared_is_committed_as_it_was(wire: Wire) -> None:
     assert (table["version"], paths(table)) == (1, ["a.parquet", "b.parquet"])
 
 
+async def test_a_file_that_is_told_anew_and_then_removed_is_gone(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    await commit(wire, add("a.parquet"))
+    transaction = await begin(wire)
+    tx = inside(wire, transaction)
+    await commit(tx, add("a.parquet", dataChange=False, stats='{"numRecords":2}'))
+    await commit(tx, remove("a.parquet"), add("b.parquet"))
+    assert paths(await load(tx)) == ["b.parquet"]
+    assert (await wire.post(f"/transactions/{transaction}/commit", {})).status == 200
+    assert paths(await load(wire)) == ["b.parquet"]
+
+
+async def test_statements_side_by_side_are_told_apart_by_their_number(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    tx = inside(wire, await begin(wire))
+    before = await load(tx)
+    body = {"actions": [add("a.parquet")], "expected-version": before["version"], "statements": before["statements"]}
+    first = await tx.post(f"{TABLES}/labels", body)
+    assert first.status == 200, first.body
+    now = await load(tx)
+    assert (now["version"], now["statements"]) == (1, 1)
+    late = {"actions": [add("b.parquet")], "expected-version": 1, "statements": 0}
+    assert (await tx.post(f"{TABLES}/labels", late)).status == 409
+    assert (await tx.post(f"{TABLES}/labels", {**late, "statements": 1})).status == 200
+
+
+async def test_a_prepared_transaction_still_shows_its_files(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    transaction = await begin(wire)
+    tx = inside(wire, transaction)
+    await commit(tx, add("a.parquet"))
+    await create(tx, "features")
+    await commit(tx, add("f.parquet"), name="features")
+    assert (await wire.post(f"/transactions/{transaction}/prepare", {})).status == 200
+    assert paths(await load(tx)) == ["a.parquet"]
+    assert paths(await load(tx, "features")) == ["f.parquet"]
+    assert (await wire.post(f"/transactions/{transaction}/commit", {})).status == 200
+    assert paths(await load(wire, "features")) == ["f.parquet"]
+
+
+async def test_a_table_may_come_to_be_where_another_was(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    await commit(wire, add("a.parquet"))
+    location = (await load(wire))["location"]
+    transaction = await begin(wire)
+    tx = inside(wire, transaction)
+    assert (await tx.delete(f"{TABLES}/labels")).status == 204
+    await create(tx, location=location)
+    done = await wire.post(f"/transactions/{transaction}/commit", {})
+    assert done.status == 200, done.body
+    made = await load(wire)
+    assert (made["version"], made["location"], made["files"]) == (0, location, [])
+
+
+async def test_a_transaction_does_not_see_versions_of_its_future(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    await commit(wire, add("a.parquet"))
+    tx = inside(wire, await begin(wire))
+    await load(tx)
+    later = await commit(wire, add("b.parquet"))
+    assert paths(await load(tx)) == ["a.parquet"]
+    assert paths(await load(tx, timestamp_ms=str(later.json()["timestamp-ms"] + 1))) == ["a.parquet"]
+    history = (await tx.get(f"{TABLES}/labels/history")).json()["versions"]
+    assert [one["version"] for one in history] == [1, 0]
+    assert (await tx.get(f"{TABLES}/labels?version=2")).status == 404
+
+
+async def test_rows_computed_from_a_table_that_moved_are_a_conflict(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    await wire.create("orders")
+    transaction = await begin(wire)
+    tx = inside(wire, transaction)
+    await tx.get("/namespaces/db/tables/orders")
+    await commit(tx, add("computed.parquet"))
+    seen = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"processed": "yes"}}]}
+    assert (await tx.post("/namespaces/db/tables/orders", seen)).status == 200
+    assert (await wire.post("/namespaces/db/tables/orders", change("orders", append(1)))).status == 200
+    assert (await wire.post(f"/transactions/{transaction}/commit", {})).status == 409
+    assert (await load(wire))["version"] == 0
+
+
+async def test_characters_that_end_lines_elsewhere_do_no_harm(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    transaction = await begin(wire)
+    tx = inside(wire, transaction)
+    stats = json.dumps({"numRecords": 1, "minValues": {"label": "a\u2028b\x85c"}}, ensure_ascii=False)
+    assert (await commit(tx, add("a.parquet", stats=stats))).status == 200
+    assert (await commit(tx, add("b.parquet"))).status == 200
+    assert (await wire.post(f"/transactions/{transaction}/commit", {})).status == 200
+    assert [one["add"]["stats"] for one in (await load(wire))["files"] if "a.parq" in one["add"]["path"]] == [stats]
+
+
+async def test_no_path_leads_out_of_the_table(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    for path in (
+        "/etc/secret",
+        "file%3A%2F%2F%2Fetc%2Fsecret",
+        "s3%3a%2f%2fother%2fk",
+        "a%2F..%2F..%2Fother",
+        "a/../b",
+        "%2e%2e/b",
+        "%5fdelta_log/0.json",
+        "_delta_log%2F0.json",
+        "a%5C..%5Cb",
+    ):
+        refused = await commit(wire, add(path))
+        assert (refused.status, (await load(wire))["version"]) == (400, 0), path
+
+
+async def test_a_commit_of_both_formats_that_is_sent_again_is_never_called_refused(wire: Wire) -> None:
+    await wire.namespace("db")
+    await create(wire)
+    await wire.create("orders")
+    delta = {"identifier": {"namespace": ["db"], "name": "labels"}, "actions": [add("a.parquet")]}
+    body = {"table-changes": [change("orders", append(1))], "delta-changes": [{**delta, "expected-version": 0}]}
+    assert (await wire.post("/transactions/commit", body)).status == 204
+    assert (await wire.post("/transactions/commit", body)).status == 504
+    assert paths(await load(wire)) == ["a.parquet"]
+
+
 # --- where there is no SQL ---
 
 

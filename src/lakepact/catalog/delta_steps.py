@@ -15,11 +15,12 @@ from lakepact.catalog.errors import Unsupported
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.staged import STAGED
-from lakepact.delta.actions import Action, Add, Remove
+from lakepact.delta.actions import Action, Add, FileKey, Remove
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion, Renamed
 from lakepact.delta.codec import action_line, parse_actions
 from lakepact.delta.ports import DeltaRows, TableChange
 from lakepact.delta.state import fold
+from lakepact.errors import RowsGone
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
@@ -167,7 +168,8 @@ def kept(step: DeltaStep) -> str:
 
 
 def _of_kept(text: str) -> DeltaStep:
-    head, *lines = text.splitlines()
+    # Not `splitlines`: strings may hold other characters that end lines.
+    head, *lines = text.split("\n")
     about = orjson.loads(head)
     engines = about["engines"]
     return DeltaStep(
@@ -185,11 +187,27 @@ async def staged_steps(
     if not any(note.statements for note in notes.values()):
         return {}
     staged = await rows.staged(transaction_id)
-    return {
-        table_id: _together([_of_kept(staged[table_id][statement]) for statement in note.statements])
-        for table_id, note in notes.items()
-        if note.statements
-    }
+    found: dict[str, DeltaStep] = {}
+    for table_id, note in notes.items():
+        kept_here = staged.get(table_id, {})
+        if any(statement not in kept_here for statement in note.statements):
+            raise RowsGone(f"the statements of transaction {transaction_id} are not there any more: it has ended")
+        steps = [_of_kept(kept_here[statement]) for statement in note.statements]
+        if steps:
+            found[table_id] = _together(steps, await _there_before(rows, table_id, note, steps))
+    return found
+
+
+async def _there_before(
+    rows: DeltaRows, table_id: str, note: StagedDelta, steps: Sequence[DeltaStep]
+) -> frozenset[FileKey]:
+    """Files that the statements both add and remove, and that the table had before all of them."""
+    actions = [action for step in steps for action in step.actions]
+    added = {action.key for action in actions if isinstance(action, Add)}
+    both = {action.key for action in actions if isinstance(action, Remove) and action.key in added}
+    if not both or note.base_version < 0:
+        return frozenset()
+    return frozenset(one.key for one in await rows.files(table_id, note.base_version) if one.key in both)
 
 
 async def keep_steps(rows: DeltaRows, transaction_id: TransactionId, steps: Mapping[str, DeltaStep]) -> None:
@@ -203,7 +221,7 @@ async def kept_steps(rows: DeltaRows, transaction_id: TransactionId) -> dict[str
     return {table_id: _of_kept(texts[_PREPARED]) for table_id, texts in staged.items() if _PREPARED in texts}
 
 
-def _together(steps: Sequence[DeltaStep]) -> DeltaStep:
+def _together(steps: Sequence[DeltaStep], live: frozenset[FileKey]) -> DeltaStep:
     """Several statements as the one version that they become."""
     first = steps[0]
     if len(steps) == 1:
@@ -211,7 +229,7 @@ def _together(steps: Sequence[DeltaStep]) -> DeltaStep:
     operations = list(dict.fromkeys(step.operation for step in steps))
     parameters = first.parameters if len(operations) == 1 else {"statements": operations}
     operation = operations[0] if len(operations) == 1 else "TRANSACTION"
-    return DeltaStep(tuple(fold([step.actions for step in steps])), operation, parameters, first.engines)
+    return DeltaStep(tuple(fold([step.actions for step in steps], live)), operation, parameters, first.engines)
 
 
 def noted(writes: Iterable[Write]) -> dict[Key, StagedDelta]:

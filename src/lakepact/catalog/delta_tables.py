@@ -61,6 +61,9 @@ class DeltaCommit:
     read_version: int | None = None
     """The version that the change was computed on; it may go on past others that do not concern it."""
 
+    statements: int | None = None
+    """How many statements of this transaction the change was computed on: they do not move the version."""
+
     operation: str = "WRITE"
     parameters: JsonObject = field(default_factory=dict)
 
@@ -72,6 +75,8 @@ class DeltaTable:
     pointer: Pointer
     state: TableState
     timestamp_ms: int
+    statements: int = 0
+    """How many statements of the transaction it is seen from have changed it."""
 
 
 class DeltaTables:
@@ -161,14 +166,17 @@ class DeltaTables:
         version = version_of(pointer)
         if commit.expected_version is not None and commit.expected_version != version:
             raise _conflict(pointer, commit.expected_version, "it has moved on")
+        note = StagedDelta.of(cell, draft.transaction_id)
+        if commit.statements is not None and commit.statements != len(note.statements):
+            raise _conflict(pointer, version, "another statement of this transaction has changed it meanwhile")
         if commit.read_version is not None and commit.read_version != version:
-            await self._check_may_go_on(rows, pointer, commit, commit.read_version)
+            await self._check_may_go_on(rows, pointer, commit, commit.read_version, note.base_version)
         staged = await self._staged(draft, pointer)
         protocol, metadata = await self._shape(rows, pointer, staged)
         if not is_managed(protocol):
             raise BadRequest(f"{shown(pointer.identifier)} was imported read-only; take it over to change it")
         check_change(commit.actions, protocol, metadata)
-        if StagedDelta.of(cell, draft.transaction_id).statements:
+        if note.statements:
             # Changed in this transaction before: all its statements are one version.
             await self._check_removed_are_there(rows, pointer, staged, commit.actions)
         else:
@@ -180,8 +188,10 @@ class DeltaTables:
         draft.delta[pointer.id] = DeltaStep(commit.actions, commit.operation, commit.parameters)
         return new
 
-    async def _check_may_go_on(self, rows: DeltaRows, pointer: Pointer, commit: DeltaCommit, read: int) -> None:
-        version = version_of(pointer)
+    async def _check_may_go_on(
+        self, rows: DeltaRows, pointer: Pointer, commit: DeltaCommit, read: int, version: int
+    ) -> None:
+        """`version` is the newest that is committed, as the change sees it."""
         if read > version:
             raise _conflict(pointer, read, "that version does not exist yet")
         since = await rows.since(pointer.id, read, version)
@@ -231,15 +241,20 @@ class DeltaTables:
         version: int | None = None,
         timestamp_ms: int | None = None,
         files: bool = True,
+        statements: int = 0,
     ) -> DeltaTable:
         """The table as its pointer says, or as it was at a version or a time."""
         rows = needed(self._rows)
         if version is None and timestamp_ms is None:
-            return DeltaTable(pointer, await self._state(rows, pointer, staged, files=files), pointer.summary["ict-ms"])
+            state = await self._state(rows, pointer, staged, files=files)
+            return DeltaTable(pointer, state, pointer.summary["ict-ms"], statements)
+        committed = version_of(pointer) - (1 if staged is not None else 0)
         if timestamp_ms is not None:
-            version = await rows.version_at(pointer.id, timestamp_ms)
-        if version is None or version > version_of(pointer) - (1 if staged is not None else 0):
-            now = f"it is at version {version_of(pointer)}"
+            found = await rows.version_at(pointer.id, timestamp_ms)
+            # A transaction does not see what came after it began.
+            version = None if found is None else min(found, committed)
+        if version is None or version > committed:
+            now = f"it is at version {committed}" + (", and what is staged has none yet" if staged is not None else "")
             at = f"no version at {timestamp_ms} ms" if timestamp_ms is not None else f"no version {version}"
             raise NoSuchTable(f"{shown(pointer.identifier)} has {at}; {now}")
         newest = await rows.versions(pointer.id, version + 1, 1)
@@ -249,7 +264,8 @@ class DeltaTables:
         return DeltaTable(pointer, state, newest[0].info.timestamp_ms)
 
     async def history(self, pointer: Pointer, before: int | None, limit: int) -> Sequence[VersionRow]:
-        return await needed(self._rows).versions(pointer.id, before, limit)
+        newest = version_of(pointer) + 1
+        return await needed(self._rows).versions(pointer.id, newest if before is None else min(before, newest), limit)
 
     async def staged_in(
         self, transaction_id: TransactionId, pointer: Pointer, note: StagedDelta | None

@@ -14,7 +14,7 @@ from typing import Protocol
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.delta_steps import DeltaStep
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable, DeltaTables
-from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Unsupported
+from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Refusal, Unsupported
 from lakepact.catalog.files import MetadataFile, MetadataFiles
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.listing import Listing, Page
@@ -27,8 +27,9 @@ from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Plan
 from lakepact.delta.ports import DeltaRows, ErrorRow, VersionRow
-from lakepact.errors import LakepactError
+from lakepact.errors import LakepactError, OutcomeUnknown
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.intent import adds_snapshots
 from lakepact.iceberg.requests import Commit, CreateTable, CreateView, Identifier
 from lakepact.kernel.identity import TransactionId, uuid7
 from lakepact.kernel.keys import Key
@@ -234,7 +235,16 @@ class Operations:
 
         async def plan(draft: Draft) -> JsonObject:
             changed = await self._tables.commit_all(draft, iceberg) if iceberg else {"results": []}
-            delta = await self._delta.commit_all(draft, commits)
+            came_before = draft.changes_nothing and any(adds_snapshots(one.updates) for one in iceberg)
+            try:
+                delta = await self._delta.commit_all(draft, commits)
+            except Refusal as error:
+                if came_before:
+                    # The snapshots of this very commit are in place, so it has happened, and this is its echo.
+                    raise OutcomeUnknown(draft.transaction_id, f"its snapshots are in place; but {error}") from error
+                raise
+            if came_before:
+                raise OutcomeUnknown(draft.transaction_id, "its snapshots are in place already; load the tables")
             return {"results": [*changed["results"], *delta["results"]]}
 
         try:
@@ -252,8 +262,10 @@ class Operations:
         files: bool = True,
     ) -> DeltaTable:
         pointer = await self._delta.find(self._cells, identifier)
-        staged = await self._delta_staged(pointer)
-        return await self._delta.load(pointer, staged, version=version, timestamp_ms=timestamp_ms, files=files)
+        staged, statements = await self._delta_staged(pointer)
+        return await self._delta.load(
+            pointer, staged, version=version, timestamp_ms=timestamp_ms, files=files, statements=statements
+        )
 
     async def delta_exists(self, identifier: Identifier) -> None:
         await self._delta.find(self._cells, identifier)
@@ -261,9 +273,9 @@ class Operations:
     async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
         return await self._delta.history(await self._delta.find(self._cells, identifier), before, limit)
 
-    async def _delta_staged(self, _pointer: Pointer) -> DeltaStep | None:
-        """What is staged for this table; outside of a transaction nothing is."""
-        return None
+    async def _delta_staged(self, _pointer: Pointer) -> tuple[DeltaStep | None, int]:
+        """What is staged for this table, and by how many statements; outside of a transaction nothing is."""
+        return None, 0
 
     async def _log_conflicts(self, call: Call, refusal: CommitFailed) -> None:
         """For those who look for reasons later. It is not worth failing for."""

@@ -16,7 +16,8 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.cells import MainCells
-from lakepact.catalog.delta_steps import DELTA_CELLS, DeltaStep, StagedDelta, kept, needed
+from lakepact.catalog.delta_steps import DELTA_CELLS, DeltaStep, StagedDelta, kept, kept_steps, needed
+from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
@@ -247,11 +248,22 @@ class Overlay(Operations):
         self.know = cells.know
         super().__init__(parts, cells, worker)
 
-    async def _delta_staged(self, pointer: Pointer) -> DeltaStep | None:
+    async def _delta_staged(self, pointer: Pointer) -> tuple[DeltaStep | None, int]:
         [cell] = await self._cells.read(self._names.pointer_key(pointer))
-        if cell.writer != self.id or cell.value is None or STAGED not in cell.value:
-            return None
-        return await self._delta.staged_in(self.id, pointer, StagedDelta.from_json(cell.value[STAGED]))
+        if cell.writer != self.id or cell.value is None:
+            return None, 0
+        if STAGED in cell.value:
+            note = StagedDelta.from_json(cell.value[STAGED])
+            return await self._delta.staged_in(self.id, pointer, note), len(note.statements)
+        # Prepared: its statements are together as one, and its version is not published yet.
+        record = await self.parts.store.lookup(self.id)
+        if record is None or record.state is not State.PREPARED:
+            return None, 0
+        return (await kept_steps(needed(self.parts.rows), self.id)).get(pointer.id), 0
+
+    async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
+        refuse_destruction(iceberg)
+        return await super().commit_delta(call, commits, iceberg)
 
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))

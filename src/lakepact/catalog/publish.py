@@ -133,6 +133,10 @@ class Publisher:
                 transaction = await self._with_rows(transaction, sealed, keep=keep)
             except FileNotLive as error:
                 return await self._fail(call, sealed, await self._conflict_or(error, sealed))
+            except RowsGone:
+                if (record := await self._record(call)).state.final:
+                    return replay(record)
+                raise
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 return await self._fail(call, sealed, as_refusal(error))
             if not await write_files(self._parts.files, self._parts.tasks, draft):
@@ -404,6 +408,8 @@ def _can_follow(sealed: Transaction, key: Key, isolation: Isolation) -> bool:
 
     A serializable transaction that also adds data may have computed it from what has moved: then it cannot.
     """
+    if isolation is Isolation.SERIALIZABLE and any(note.statements for note in noted(sealed.writes).values()):
+        return False
     notes = {write.key: note for write in sealed.writes if (note := _note_of(write)) is not None}
     if isolation is Isolation.SERIALIZABLE and any(family_of(write.key) == "state" for write in sealed.writes):
         return False

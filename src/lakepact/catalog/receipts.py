@@ -59,7 +59,8 @@ class CommittedChange:
 
     @property
     def commit_key(self) -> str:
-        if self.made_its_metadata and self.pointer is not None:
+        # A log's file may come again, where a table was dropped and made anew.
+        if self.made_its_metadata and self.pointer is not None and self.kind != Kind.DELTA:
             return commit_key(self.pointer.metadata_location)
         return commit_key(f"cell:{self.id}:{self.revision}")
 

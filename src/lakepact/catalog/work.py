@@ -232,6 +232,8 @@ class Worker:
             try:
                 await self._write_rows(draft, again=attempt > 0)
             except FileNotLive as error:
+                if await self._has_moved(draft):
+                    continue
                 return await self._refuse(call, as_refusal(error))
             done = await self._commit(call, draft, result, deadline)
             if done is not None:
@@ -242,6 +244,11 @@ class Worker:
             f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "
             f"send the request again"
         )
+
+    async def _has_moved(self, draft: Draft) -> bool:
+        """Whether a table has moved since this plan looked at it: then the plan is made again, and judged again."""
+        now = await self.store.read(draft.writes)
+        return any(cell.revision != draft.seen[key].revision for key, cell in now.items())
 
     async def _write_rows(self, draft: Draft, *, again: bool) -> None:
         """Nobody sees them before the commit. An earlier attempt's may be for versions that others have taken."""

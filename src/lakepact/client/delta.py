@@ -45,6 +45,9 @@ class DeltaTable:
     transactions: Mapping[str, int] = field(default_factory=dict, repr=False)
     """How far applications have come (`txn`)."""
 
+    statements: int = 0
+    """How many statements of the transaction it was loaded in have changed it. They do not move its version."""
+
     files: tuple[Add, ...] = field(default=(), repr=False)
     """The live files, if they were asked for."""
 
@@ -72,6 +75,9 @@ class DeltaChange:
 
     read_version: int | None = None
     """What the change was computed on. It goes on past versions that do not concern it, by Delta's rules."""
+
+    statements: int | None = None
+    """Inside a transaction: `statements` of the table that the change was computed on. Others make it a conflict."""
 
     operation: str = "WRITE"
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -236,7 +242,11 @@ class _Backend:
 
 
 def _body(change: DeltaChange) -> dict[str, Any]:
-    optional = {"expected-version": change.expected_version, "read-version": change.read_version}
+    optional = {
+        "expected-version": change.expected_version,
+        "read-version": change.read_version,
+        "statements": change.statements,
+    }
     return {
         "actions": [action_json(action) for action in change.actions],
         "operation": change.operation,
@@ -256,6 +266,7 @@ def _loaded(answer: Mapping[str, Any]) -> DeltaTable:
         answer["metadata"],
         answer["protocol"],
         answer.get("transactions", {}),
+        answer.get("statements", 0),
         tuple(one for one in files if isinstance(one, Add)),
     )
 

@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
+from urllib.parse import unquote
 
 import orjson
 
@@ -439,15 +440,25 @@ def _parse_vector(body: JsonDict, where: str) -> DeletionVector | None:
     )
 
 
+def outside_of_table(path: str) -> str | None:
+    """Why a path does not lie below its table, whoever decodes it. None: it does."""
+    segments = unquote(path).split("/")
+    if path.startswith("/") or ":" in segments[0]:
+        return "must be relative to the table"
+    if len(segments) != path.count("/") + 1 or "\\" in unquote(path):
+        return "must not hide a slash in an encoding"
+    if any(segment in ("", ".", "..") for segment in segments):
+        return "must not have empty, '.' or '..' parts"
+    if segments[0] == "_delta_log":
+        return "must not lie in the log"
+    return None
+
+
 def _check_path(path: str, where: str) -> None:
     """A path of a client lies below its table: nothing outside can be added, or be removed and collected later."""
-    segments = path.split("/")
-    if path.startswith("/") or ":" in segments[0]:
-        raise BadAction(f"{where}: 'path' must be relative to the table, found {path[:200]!r}")
-    if any(segment.replace("%2E", ".").replace("%2e", ".") in ("", ".", "..") for segment in segments):
-        raise BadAction(f"{where}: 'path' must not have empty, '.' or '..' parts, found {path[:200]!r}")
-    if segments[0] == "_delta_log":
-        raise BadAction(f"{where}: 'path' must not lie in the log, found {path[:200]!r}")
+    problem = outside_of_table(path)
+    if problem is not None:
+        raise BadAction(f"{where}: 'path' {problem}, found {path[:200]!r}")
     if not path.isascii() or any(character in path for character in " \t\r\n\\"):
         raise BadAction(f"{where}: 'path' must be percent-encoded, found {path[:200]!r}")
 

@@ -204,7 +204,7 @@ def _check(protocol: Protocol, metadata: Metadata, added: Iterable[Add], where: 
                 f"REORG TABLE … APPLY (PURGE) rewrites such files, then import from that version on"
             )
             break
-        if "://" in add.path or add.path.startswith(("/", "file:")):
+        if codec.outside_of_table(add.path) is not None:
             problems.append(
                 f"{where}: the file {add.path[:200]!r} lies outside of the table, as in a shallow clone; "
                 f"that cannot be carried"

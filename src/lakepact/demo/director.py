@@ -250,7 +250,7 @@ def _as_environment(settings: Settings) -> dict[str, str]:
     """The settings as a child process reads them. Not as arguments: those are open to everybody on the machine."""
     values = settings.model_dump(exclude_none=True)
     return {
-        PREFIX + name.upper(): json.dumps(value) if isinstance(value, dict) else str(value)
+        PREFIX + name.upper(): json.dumps(value) if isinstance(value, dict | list) else str(value)
         for name, value in values.items()
     }
 

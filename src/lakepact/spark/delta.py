@@ -15,6 +15,7 @@ from lakepact.client.names import shown
 from lakepact.delta import schema as schemas
 from lakepact.delta.actions import Action, Add, Metadata, Remove
 from lakepact.delta.codec import parse_action
+from lakepact.delta.partitions import typed
 from lakepact.errors import InvalidRequest
 from lakepact.spark.delta_files import FILE, read_files, write_files
 from lakepact.spark.writers import Write
@@ -52,8 +53,8 @@ class DeltaTarget:
             case "overwrite":
                 gone = table.files
             case _:
-                replaced = {_values(one) for one in added}
-                gone = [one for one in table.files if _values(one) in replaced]
+                replaced = {_values(one, schema) for one in added}
+                gone = [one for one in table.files if _values(one, schema) in replaced]
         # Rows that are only added do not depend on those that are there.
         version = None if wish.mode == "append" and not grown else table.version
         self._commit(table, [*grown, *_removes(gone), *added], wish.mode.upper(), version)
@@ -91,7 +92,9 @@ class DeltaTarget:
         if wish.options.get(MERGE_SCHEMA, "false") != "true":
             schemas.check_rows_fit(current, wanted)
             return table, []
-        text = schemas.dump(schemas.evolve(current, wanted))
+        evolved = schemas.evolve(current, wanted)
+        schemas.check_rows_fit(evolved, wanted)
+        text = schemas.dump(evolved)
         if text == schemas.dump(current):
             return table, []
         metadata = parse_action({"metaData": dict(table.metadata)})
@@ -105,6 +108,8 @@ class DeltaTarget:
         absent = [name for name in schema.names if name not in frame.columns]
         if absent:
             raise InvalidRequest(f"the rows to merge into {shown(self.name)} have no column {', '.join(absent)}")
+        # It is looked at several times, and must say the same each time: what is limited or sampled may not.
+        frame = frame.localCheckpoint()
         wanted = frame.select(*(F.col(f"`{key}`").alias(f"lakepact_{number}") for number, key in enumerate(keys)))
         twice = wanted.groupBy(*wanted.columns).count().where("count > 1").limit(1).collect()
         if twice:
@@ -143,7 +148,10 @@ class DeltaTarget:
 
     def _commit(self, table: DeltaTable, actions: Sequence[Action], operation: str, version: int | None) -> None:
         if actions:
-            change = DeltaChange(table.identifier, actions, expected_version=version, operation=operation)
+            statements = None if version is None else table.statements
+            change = DeltaChange(
+                table.identifier, actions, expected_version=version, statements=statements, operation=operation
+            )
             self.plain.delta.commit(change)
 
 
@@ -159,8 +167,10 @@ def _removes(files: Iterable[Add]) -> list[Remove]:
     return [Remove(one.path, now_ms, True, one.partition_values, one.size, one.deletion_vector) for one in files]
 
 
-def _values(one: Add) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted(one.partition_values.items()))
+def _values(one: Add, schema: schemas.Struct) -> tuple[tuple[str, object], ...]:
+    """What a file's partition is: values, since one value may be spelled in several ways."""
+    types = {field.name: field.type for field in schema.fields}
+    return tuple((name, typed(one.partition_values[name], types[name])) for name in sorted(one.partition_values))
 
 
 def _all(conditions: Iterable[Column]) -> Column:

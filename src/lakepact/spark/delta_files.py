@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,11 +42,11 @@ def write_files(spark: SparkSession, frame: DataFrame, table: DeltaTable, schema
     """Write the rows of the frame into new files of the table, and say what they are. Nobody knows of them yet."""
     folder = f"{table.location}/data/{uuid.uuid4()}"
     columns = list(table.partition_columns)
-    writer = frame.write.mode("error").option("compression", "zstd")
+    # Partition folders say times without a zone: in UTC no two instants have the same name.
+    writer = frame.write.mode("error").option("compression", "zstd").option("timeZone", "UTC")
     # Spark's default for timestamps has no statistics. The session is the transaction's own.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (writer.partitionBy(*columns) if columns else writer).parquet(folder)
-    zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     found = list(_written(spark, folder))
     if not any(one.name == "_SUCCESS" for one in found):
         raise LakepactError(f"Spark has not finished writing {folder}; nothing of it is used")
@@ -68,7 +67,7 @@ def write_files(spark: SparkSession, frame: DataFrame, table: DeltaTable, schema
                 schema,
                 size=one.size,
                 modification_time=one.modified_ms,
-                partition_values={name: canonical_text(values[name], types[name], zone) for name in columns},
+                partition_values={name: canonical_text(values[name], types[name]) for name in columns},
             )
         )
     return added

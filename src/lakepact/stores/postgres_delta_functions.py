@@ -42,6 +42,15 @@ DECLARE
     v_replaces bigint;
     v_one record;
 BEGIN
+    -- First what goes: a table may come to be where another was.
+    IF json_array_length(v_delta -> 'drop') > 0 THEN
+        UPDATE {schema}.dl_tables SET state = 'dropped'
+        WHERE state = 'live' AND table_id = ANY (ARRAY(SELECT json_array_elements_text(v_delta -> 'drop')));
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        IF v_count <> json_array_length(v_delta -> 'drop') THEN
+            RAISE EXCEPTION 'a Delta table to be dropped is not there' USING ERRCODE = 'LP005';
+        END IF;
+    END IF;
     IF json_array_length(v_delta -> 'create') > 0 THEN
         INSERT INTO {schema}.dl_tables (table_id, warehouse, namespace, name, location, current_version)
         SELECT n.table_id, v_delta ->> 'warehouse', n.namespace, n.name, n.location, n.base_version
@@ -121,14 +130,6 @@ BEGIN
         END IF;
     END LOOP;
 
-    IF json_array_length(v_delta -> 'drop') > 0 THEN
-        UPDATE {schema}.dl_tables SET state = 'dropped'
-        WHERE state = 'live' AND table_id = ANY (ARRAY(SELECT json_array_elements_text(v_delta -> 'drop')));
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-        IF v_count <> json_array_length(v_delta -> 'drop') THEN
-            RAISE EXCEPTION 'a Delta table to be dropped is not there' USING ERRCODE = 'LP005';
-        END IF;
-    END IF;
     IF json_array_length(v_delta -> 'mirrors') > 0 THEN
         INSERT INTO {schema}.dl_mirrors (table_id, mirror_engine)
         SELECT n.table_id, e.engine FROM json_to_recordset(v_delta -> 'mirrors') AS n (table_id text, engines json),

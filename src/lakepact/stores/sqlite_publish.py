@@ -40,6 +40,12 @@ def publish(work: Work, transaction_id: str, beside: str | None) -> None:
     if beside is None:
         return
     delta = orjson.loads(beside)["delta"]
+    # First what goes: a table may come to be where another was.
+    for table_id in delta["drop"]:
+        dropped = work.execute(
+            "UPDATE dl_tables SET state = 'dropped' WHERE table_id = ? AND state = 'live'", (table_id,)
+        )
+        _check(dropped.rowcount, f"table {table_id} is not there to be dropped")
     for one in delta["create"]:
         made = work.execute(
             "INSERT INTO dl_tables (table_id, warehouse, namespace, name, location, current_version) "
@@ -63,11 +69,6 @@ def publish(work: Work, transaction_id: str, beside: str | None) -> None:
     versions = sorted(delta["versions"], key=lambda one: (one["table_id"], one["version"]))
     for one in versions:
         _publish_version(work, transaction_id, one)
-    for table_id in delta["drop"]:
-        dropped = work.execute(
-            "UPDATE dl_tables SET state = 'dropped' WHERE table_id = ? AND state = 'live'", (table_id,)
-        )
-        _check(dropped.rowcount, f"table {table_id} is not there to be dropped")
     register_mirrors(work, [(one["table_id"], engine) for one in delta["mirrors"] for engine in one["engines"]])
     if delta["outbox"] is not None:
         _post(work, transaction_id, delta["warehouse"], delta["outbox"])

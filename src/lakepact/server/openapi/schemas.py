@@ -146,6 +146,7 @@ VIEW_REQUIREMENTS: Final[Mapping[str, Mapping[str, Schema]]] = {"assert-view-uui
 _DELTA_CHANGE: Final = {
     "expected-version": COUNT,
     "read-version": COUNT,
+    "statements": COUNT,
     "operation": TEXT,
     "operation-parameters": {"type": "object"},
 }
@@ -196,6 +197,7 @@ DELTA_SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "transactions": {"type": "object"},
             "domains": {"type": "object"},
+            "statements": COUNT,
             "files": array({"type": "object"}),
         },
     ),

@@ -127,6 +127,7 @@ def table_answer(table: DeltaTable, *, with_files: bool) -> Response:
         "location": pointer.location,
         "version": state.version,
         "timestamp-ms": table.timestamp_ms,
+        "statements": table.statements,
         "protocol": _body(state.protocol),
         "metadata": _body(state.metadata),
         "transactions": {app_id: one.version for app_id, one in state.transactions.items()},

@@ -55,6 +55,7 @@ def parse_delta_commit(body: object, where: str, target: Identifier | None = Non
         parse_actions(json_list(document.get("actions"), f"{where}: 'actions'")),
         expected,
         read,
+        optional_integer(document, "statements", where, 0),
         optional_text(document, "operation", where) or "WRITE",
         {} if parameters is None else json_object(parameters, f"{where}: 'operation-parameters'"),
     )
