@@ -21,6 +21,7 @@ import orjson
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_logs import Log, open_log
 from lakepact.catalog.delta_steps import needed, version_of
+from lakepact.catalog.delta_tables import SHAPE
 from lakepact.catalog.delta_verify import Parity, verify
 from lakepact.catalog.errors import BadRequest, CommitFailed
 from lakepact.catalog.names import Names, missing
@@ -293,7 +294,13 @@ class DeltaImport:
         """One transaction: these versions, and the table itself if it is not there."""
         table_id = str(uuids.uuid4()) if there is None else there.id
         own = Call(self._parts.new_id(), call.operation, source=call.source)
-        summary = {"uuid": table_id, "location": location, "version": batch[-1].number, "ict-ms": batch[-1].ict_ms}
+        summary = {
+            "uuid": table_id,
+            "location": location,
+            "version": batch[-1].number,
+            "ict-ms": batch[-1].ict_ms,
+            SHAPE: None,
+        }
         changes = [TableChange(table_id, one.number, one.actions) for one in batch]
         for attempt in range(_ATTEMPTS):
             draft = Draft(self._parts.store.read, own.transaction_id, str(attempt), self._parts.clock.now_ms())

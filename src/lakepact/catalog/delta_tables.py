@@ -6,8 +6,10 @@ A pointer says which version a table has; what is in the version are rows of the
 from __future__ import annotations
 
 import uuid as uuids
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.delta_steps import DeltaStep, StagedDelta, needed, staged_steps, version_of
@@ -31,6 +33,12 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId
+
+SHAPE: Final = "shape-version"
+"""In a pointer: the version that brought the protocol and the metadata that the table has. None: nobody has looked."""
+
+_MOST_SHAPES: Final = 10_000
+_Shape: TypeAlias = tuple[Protocol, Metadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,7 @@ class DeltaTables:
         self._rows = rows
         self._mirrors = tuple(mirrors)
         self._max_files = max_files
+        self._shapes: OrderedDict[tuple[str, int], _Shape] = OrderedDict()
 
     # --- creating ---
 
@@ -128,7 +137,7 @@ class DeltaTables:
         )
         protocol = managed_protocol(schema)
         check_change((), protocol, metadata)
-        summary = {"uuid": uuid, "location": location, "version": 0, "ict-ms": draft.now_ms}
+        summary = {"uuid": uuid, "location": location, "version": 0, "ict-ms": draft.now_ms, SHAPE: 0}
         pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
         await self._tables.claim(draft, pointer)
         parameters = {"partitionBy": list(request.partition_columns), "description": request.description}
@@ -182,6 +191,8 @@ class DeltaTables:
         else:
             version += 1
         summary = {**pointer.summary, "version": version, "ict-ms": ict_ms}
+        if any(isinstance(action, Metadata | Protocol) for action in commit.actions):
+            summary[SHAPE] = version
         previous = pointer.metadata_location if version_of(pointer) != version else pointer.previous_metadata_location
         new = Pointer.to_delta(pointer.identifier, summary, Change.COMMIT, previous)
         draft.write(key, new.to_json())
@@ -281,9 +292,19 @@ class DeltaTables:
             return None
         return await self.staged_in(draft.transaction_id, pointer, StagedDelta.from_json(cell.value[STAGED]))
 
-    async def _shape(self, rows: DeltaRows, pointer: Pointer, staged: DeltaStep | None) -> tuple[Protocol, Metadata]:
-        state = await self._state(rows, pointer, staged, files=False)
-        return state.protocol, state.metadata
+    async def _shape(self, rows: DeltaRows, pointer: Pointer, staged: DeltaStep | None) -> _Shape:
+        """Protocol and metadata. They seldom change, and what they are at a version never does: they are remembered."""
+        changed_at: int | None = pointer.summary.get(SHAPE)
+        if changed_at is None or staged is not None:
+            state = await self._state(rows, pointer, staged, files=False)
+            return state.protocol, state.metadata
+        known = self._shapes.get((pointer.id, changed_at))
+        if known is None:
+            state = await self._committed(rows, pointer.id, version_of(pointer), files=False)
+            known = self._shapes[pointer.id, changed_at] = state.protocol, state.metadata
+            if len(self._shapes) > _MOST_SHAPES:
+                self._shapes.popitem(last=False)
+        return known
 
     async def _state(
         self, rows: DeltaRows, pointer: Pointer, staged: DeltaStep | None, *, files: bool = True
