@@ -8,6 +8,7 @@ from lakepact.client import LoadedTable
 from lakepact.pipelines.graph import Step
 from lakepact.pipelines.results import Figures
 from lakepact.pipelines.sqltables import quoted
+from lakepact.spark.errors import UnsupportedFormat
 from lakepact.spark.statements import Statements
 
 
@@ -16,7 +17,12 @@ def write(statements: Statements, step: Step, frame: DataFrame, *, there: bool, 
     there is created as it was declared."""
     dataset = step.dataset
     mode = dataset.mode if first else "append"
-    table_format = dataset.format or "iceberg"
+    table_format = (dataset.format or "iceberg").lower()
+    if table_format == "delta":
+        raise UnsupportedFormat(
+            f"{step.name}: a pipeline publishes Iceberg tables. Write a Delta table in a transaction of your own: "
+            f"tx.write(frame, {step.name!r}, format='delta')"
+        )
     if not there or mode == "create_or_replace":
         comment = {} if dataset.comment is None else {"comment": dataset.comment}
         statements.write(
