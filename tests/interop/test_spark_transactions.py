@@ -429,7 +429,8 @@ def test_the_examples_in_the_docs_run(lake: Lake, root: Path, tmp_path: Path) ->
     assert {"best", "customers", "daily", "orders", "people", "recent"} <= set(lake.tables("sales"))
     for table in lake.tables("sales"):
         lake.rest("DELETE", f"namespaces/sales/tables/{table}")
-    lake.rest("DELETE", "namespaces/sales")
+    lake.rest("DELETE", "namespaces/sales/delta-tables/labels")
+    assert lake.rest("DELETE", "namespaces/sales").status == 204
 
 
 def without_spark() -> dict[str, str]:
