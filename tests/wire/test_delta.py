@@ -260,6 +260,18 @@ async def test_delta_tables_alone_are_committed_together(wire: Wire) -> None:
     assert both[0]["timestamp-ms"] == both[1]["timestamp-ms"]
     twice = await wire.post("/transactions/commit", {"delta-changes": [changes[0], changes[0]]})
     assert twice.status == 400
+    late = [{**one, "expected-version": 0} for one in changes]
+    refused = await wire.post("/transactions/commit", {"delta-changes": late})
+    assert refused.status == 409
+    named = refused.json()["error"]["version-conflicts"]
+    assert [one["identifier"]["name"] for one in named] == ["features", "labels"]
+
+
+async def test_an_engine_that_is_not_known_is_refused_by_name(wire: Wire) -> None:
+    await wire.namespace("db")
+    refused = await wire.post(TABLES, {"name": "labels", "schema": SCHEMA, "mirrors": ["spark"]})
+    assert refused.status == 400
+    assert "delta_log" in refused.json()["error"]["message"]
 
 
 # --- inside a transaction ---

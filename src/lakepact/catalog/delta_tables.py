@@ -152,7 +152,15 @@ class DeltaTables:
         found = [(commit, await self._target(draft, commit)) for commit in commits]
         _refuse_duplicates(pointer for _, pointer in found)
         ict_ms = max(draft.now_ms, *(pointer.summary["ict-ms"] + 1 for _, pointer in found))
-        changed = [await self._change(draft, commit, pointer, ict_ms) for commit, pointer in found]
+        changed: list[Pointer] = []
+        refused: list[CommitFailed] = []
+        for commit, pointer in found:
+            try:
+                changed.append(await self._change(draft, commit, pointer, ict_ms))
+            except CommitFailed as conflict:
+                refused.append(conflict)
+        if refused:
+            raise _all_of(refused)
         return {"results": [self._result(pointer) for pointer in changed]}
 
     async def _target(self, draft: Draft, commit: DeltaCommit) -> Pointer:
@@ -345,6 +353,14 @@ def _refuse_duplicates(pointers: Iterable[Pointer]) -> None:
         if pointer.id in seen:
             raise BadRequest(f"table {shown(pointer.identifier)} is named twice; put all its actions into one change")
         seen.add(pointer.id)
+
+
+def _all_of(conflicts: Sequence[CommitFailed]) -> CommitFailed:
+    """One refusal that names every table that has moved."""
+    if len(conflicts) == 1:
+        return conflicts[0]
+    named = [one for conflict in conflicts for one in conflict.details["version-conflicts"]]
+    return CommitFailed("; ".join(conflict.message for conflict in conflicts), {"version-conflicts": named})
 
 
 def _conflict(pointer: Pointer, expected: int, why: str) -> CommitFailed:

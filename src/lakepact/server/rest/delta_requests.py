@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
 from lakepact.catalog.delta_import import ImportDelta
@@ -11,6 +13,7 @@ from lakepact.delta.errors import BadAction
 from lakepact.delta.fields import optional_integer, optional_text, optional_text_list, text_map
 from lakepact.iceberg.fields import filled_text, json_list, json_object
 from lakepact.iceberg.requests import Identifier, parse_identifier
+from lakepact.mirrors import ENGINES
 
 
 def parse_create_delta(body: object) -> CreateDelta:
@@ -28,8 +31,16 @@ def parse_create_delta(body: object) -> CreateDelta:
         configuration=text_map(document, "configuration", where) if "configuration" in document else {},
         location=optional_text(document, "location", where),
         description=optional_text(document, "description", where),
-        mirrors=optional_text_list(document, "mirrors", where),
+        mirrors=_mirrors(document, where),
     )
+
+
+def _mirrors(document: dict[str, Any], where: str) -> tuple[str, ...] | None:
+    wanted = optional_text_list(document, "mirrors", where)
+    unknown = sorted(set(wanted or ()) - set(ENGINES))
+    if unknown:
+        raise BadAction(f"{where}: 'mirrors' are some of {', '.join(ENGINES)}, not {unknown[0][:80]!r}")
+    return wanted
 
 
 def parse_delta_commit(body: object, where: str, target: Identifier | None = None) -> DeltaCommit:
