@@ -277,8 +277,10 @@ def test_the_command_keeps_mirrors_in_step_until_it_is_stopped(server: Server) -
         env={**os.environ, "LAKEPACT_DATA": str(server.folder / "data"), "LAKEPACT_MIRROR_INTERVAL_S": "0.2", **BOTH},
         stdout=subprocess.PIPE,
         text=True,
+        bufsize=1,
     )
     try:
+        assert command.stdout is not None and "kept in step" in command.stdout.readline()
         for version in (0, 1):
             deadline = time.monotonic() + 60
             while not (folder / "_delta_log" / f"{version:020}.json").exists():

@@ -69,7 +69,7 @@ def run(
             )
             if not once:
                 mirrors.start()
-                await _asked_to_end()
+                await _asked_to_end(quiet=json)
                 await mirrors.stop()
             else:
                 while await mirrors.turn():
@@ -134,11 +134,13 @@ def retry(store: StoreUrl = None, table: TableName = None, engine: EngineName = 
     )
 
 
-async def _asked_to_end() -> None:
-    """Wait for SIGTERM or SIGINT."""
+async def _asked_to_end(*, quiet: bool) -> None:
+    """Wait for SIGTERM or SIGINT, and say that this is what ends it."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    if not quiet:
+        typer.echo("Mirrors are kept in step. Ctrl-C ends it.")
     await ended.wait()
 
 
