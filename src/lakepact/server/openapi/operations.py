@@ -81,6 +81,9 @@ _DELTA_ADD: Final = {
 _COMMENT: Final = {"action": "set-properties", "updates": {"comment": "checked"}}
 _PAGED: Final = ("page-token", "page-size")
 
+_STORED: Final = (406, 422)
+"""A transaction that was refused gives its answer again, and its id may be the key of any change."""
+
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "getConfig": Operation(
         Tag.CONFIGURATION,
@@ -429,6 +432,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "The first of two phases, for coordinators of several systems: everything the commit needs is held until then, "
         "or until the transaction expires.",
         {200: "Transaction"},
+        refusals=_STORED,
         changes=True,
         takes_key=False,
     ),
@@ -438,6 +442,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "All that was staged becomes visible at one instant and with one timestamp, or none of it does: 409 names what "
         "has moved. Sent again, it gives the same answer again.",
         {200: "TransactionDone"},
+        refusals=_STORED,
         body="Publishing",
         body_required=False,
         example={"source": {"pipeline": "nightly", "run": "42"}},
