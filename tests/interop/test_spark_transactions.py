@@ -216,8 +216,8 @@ def test_a_failed_statement_cannot_be_committed_however_it_is_taken(lake: Lake, 
     assert tx.outcome == "aborted"
     assert content(lake, f"{db}.t") == [(1, "n1")]
 
-    with pytest.raises(lp.UnsupportedFormat, match="Delta"), pact.transaction() as tx:
-        tx.write(people(lake, (2, "b")), f"{db}.d", "create", format="delta")
+    with pytest.raises(lp.UnsupportedFormat, match="hudi"), pact.transaction() as tx:
+        tx.write(people(lake, (2, "b")), f"{db}.d", "create", format="hudi")
 
 
 def test_a_table_that_is_missing_is_no_failure_of_the_transaction(lake: Lake, pact: lp.SparkLake, db: str) -> None:
