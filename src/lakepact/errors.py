@@ -202,3 +202,22 @@ class StoreUnsuitable(LakepactError):
     """The store does not honour conditional writes, so no promise could be kept on it."""
 
     type: ClassVar[str] = "store-unsuitable"
+
+
+def json_kind(value: object) -> str:
+    """What was found where something else was expected, in the words of an error."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the string {value[:60]!r}"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+        case _:
+            return type(value).__name__

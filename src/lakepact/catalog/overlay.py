@@ -214,11 +214,8 @@ class OverlayWorker:
         """The writes, each table's pointer with what publishing needs to know."""
         writes: dict[Key, Value | None] = {}
         for key, value in draft.writes.items():
-            before_this = draft.seen[key]
-            if value is not None and family_of(key) == "views" and before_this.writer == self._id and before_this.value:
-                # What came in between nobody outside has seen: the predecessor is the one it had before all this.
-                previous = "previous-metadata-location"
-                value = {**value, previous: before_this.value[previous]}
+            if value is not None and family_of(key) == "views":
+                value = self._with_outside_predecessor(draft.seen[key], value)
             if value is not None and family_of(key) == DELTA_CELLS:
                 statement = call.transaction_id if segments_of(key)[-1] in draft.delta else None
                 value = {**value, STAGED: StagedDelta.of(draft.seen[key], self._id).next(statement).to_json()}
@@ -231,6 +228,13 @@ class OverlayWorker:
                 value = with_note(value, note)
             writes[key] = value
         return writes
+
+    def _with_outside_predecessor(self, before: Cell, view: Value) -> Value:
+        """What came in between nobody outside has seen: the predecessor of a view is the one it had before all this."""
+        if before.writer != self._id or before.value is None:
+            return view
+        previous = "previous-metadata-location"
+        return {**view, previous: before.value[previous]}
 
     def _answers_key(self, call: Call) -> Key:
         """Where the answer to this key is kept. Several places, so that calls seldom get in each other's way."""

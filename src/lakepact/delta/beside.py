@@ -133,10 +133,6 @@ class DeltaChanges:
         }
 
 
-def _place(one: NewVersion) -> tuple[str, int]:
-    return one.table_id, one.version
-
-
 def _version(one: NewVersion) -> dict[str, Any]:
     return {
         "table_id": one.table_id,

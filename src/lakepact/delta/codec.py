@@ -37,6 +37,7 @@ from lakepact.delta.actions import (
 )
 from lakepact.delta.errors import BadAction, BadLog, UnsupportedFeature
 from lakepact.delta.fields import JsonDict
+from lakepact.errors import json_kind
 
 _INFO_FIELDS: Final = ("inCommitTimestamp", "timestamp", "operation", "operationParameters")
 _DUMP: Final = orjson.OPT_SORT_KEYS
@@ -139,7 +140,7 @@ def parse_action(document: object, where: str = "action") -> Action:
 def parse_actions(documents: object) -> tuple[Action, ...]:
     """The list of actions that a client sent."""
     if not isinstance(documents, list):
-        raise BadAction(f"actions: expected an array, found {fields.kind(documents)}")
+        raise BadAction(f"actions: expected an array, found {json_kind(documents)}")
     return tuple(parse_action(document, f"actions[{number}]") for number, document in enumerate(documents))
 
 
@@ -340,7 +341,7 @@ def _loaded(line: bytes, where: str) -> JsonDict:
     except orjson.JSONDecodeError as error:
         raise BadLog(f"{where}: not JSON: {error}. The file was cut short or is not a commit of a Delta log") from error
     if not isinstance(document, dict):
-        raise BadLog(f"{where}: expected an object, found {fields.kind(document)}")
+        raise BadLog(f"{where}: expected an object, found {json_kind(document)}")
     return document
 
 
@@ -471,7 +472,7 @@ def _check_stats(stats: str | None, where: str) -> None:
     except orjson.JSONDecodeError as error:
         raise BadAction(f"{where}: 'stats' must be JSON in a string: {error}") from error
     if not isinstance(document, dict):
-        raise BadAction(f"{where}: 'stats' must be a JSON object in a string, found {fields.kind(document)}")
+        raise BadAction(f"{where}: 'stats' must be a JSON object in a string, found {json_kind(document)}")
     fields.optional_integer(document, "numRecords", f"{where}: 'stats'", 0)
     for name in ("minValues", "maxValues", "nullCount"):
         fields.json_object(document.get(name) or {}, f"{where}: 'stats': {name!r}")

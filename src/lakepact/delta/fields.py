@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from lakepact.delta.errors import BadAction
+from lakepact.errors import json_kind
 
 JsonDict: TypeAlias = dict[str, Any]
 
@@ -16,14 +17,14 @@ INT64_MAX: Final = 2**63 - 1
 
 def json_object(value: object, where: str) -> JsonDict:
     if not isinstance(value, dict):
-        raise BadAction(f"{where}: expected an object, found {kind(value)}")
+        raise BadAction(f"{where}: expected an object, found {json_kind(value)}")
     return value
 
 
 def text(document: Mapping[str, Any], name: str, where: str) -> str:
     value = _present(document, name, where)
     if not isinstance(value, str):
-        raise BadAction(f"{where}: {name!r} must be a string, found {kind(value)}")
+        raise BadAction(f"{where}: {name!r} must be a string, found {json_kind(value)}")
     return value
 
 
@@ -41,7 +42,7 @@ def optional_text(document: Mapping[str, Any], name: str, where: str) -> str | N
 def boolean(document: Mapping[str, Any], name: str, where: str) -> bool:
     value = _present(document, name, where)
     if not isinstance(value, bool):
-        raise BadAction(f"{where}: {name!r} must be true or false, found {kind(value)}")
+        raise BadAction(f"{where}: {name!r} must be true or false, found {json_kind(value)}")
     return value
 
 
@@ -52,7 +53,7 @@ def optional_boolean(document: Mapping[str, Any], name: str, where: str, default
 def integer(document: Mapping[str, Any], name: str, where: str, least: int = INT64_MIN, most: int = INT64_MAX) -> int:
     value = _present(document, name, where)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadAction(f"{where}: {name!r} must be a whole number, found {kind(value)}")
+        raise BadAction(f"{where}: {name!r} must be a whole number, found {json_kind(value)}")
     if not least <= value <= most:
         raise BadAction(f"{where}: {name!r} must be between {least} and {most}, found {value}")
     return value
@@ -67,10 +68,10 @@ def optional_integer(
 def text_list(document: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
     values = _present(document, name, where)
     if not isinstance(values, list):
-        raise BadAction(f"{where}: {name!r} must be an array, found {kind(values)}")
+        raise BadAction(f"{where}: {name!r} must be an array, found {json_kind(values)}")
     for value in values:
         if not isinstance(value, str):
-            raise BadAction(f"{where}: the elements of {name!r} must be strings, found {kind(value)}")
+            raise BadAction(f"{where}: the elements of {name!r} must be strings, found {json_kind(value)}")
     return tuple(values)
 
 
@@ -82,7 +83,7 @@ def text_map(document: Mapping[str, Any], name: str, where: str) -> dict[str, st
     values = json_object(_present(document, name, where), f"{where}: {name!r}")
     for key, value in values.items():
         if not isinstance(value, str):
-            raise BadAction(f"{where}: {name!r}: the value of {key!r} must be a string, found {kind(value)}")
+            raise BadAction(f"{where}: {name!r}: the value of {key!r} must be a string, found {json_kind(value)}")
     return values
 
 
@@ -90,30 +91,14 @@ def nullable_text_map(document: Mapping[str, Any], name: str, where: str) -> dic
     values = json_object(_present(document, name, where), f"{where}: {name!r}")
     for key, value in values.items():
         if value is not None and not isinstance(value, str):
-            raise BadAction(f"{where}: {name!r}: the value of {key!r} must be a string or null, found {kind(value)}")
+            raise BadAction(
+                f"{where}: {name!r}: the value of {key!r} must be a string or null, found {json_kind(value)}"
+            )
     return values
 
 
 def optional_nullable_text_map(document: Mapping[str, Any], name: str, where: str) -> dict[str, str | None] | None:
     return None if document.get(name) is None else nullable_text_map(document, name, where)
-
-
-def kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the string {value[:60]!r}"
-        case list():
-            return "an array"
-        case dict():
-            return "an object"
-        case _:
-            return type(value).__name__
 
 
 def _present(document: Mapping[str, Any], name: str, where: str) -> Any:

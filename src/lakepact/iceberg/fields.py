@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from lakepact.errors import json_kind
 from lakepact.iceberg.errors import Malformed
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -24,20 +25,20 @@ MAX_DEPTH: Final = 100
 
 def json_object(value: object, where: str) -> JsonObject:
     if not isinstance(value, dict):
-        raise Malformed(f"{where}: expected an object, found {_kind(value)}")
+        raise Malformed(f"{where}: expected an object, found {json_kind(value)}")
     return value
 
 
 def json_list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise Malformed(f"{where}: expected an array, found {_kind(value)}")
+        raise Malformed(f"{where}: expected an array, found {json_kind(value)}")
     return value
 
 
 def text(document: JsonObject, name: str, where: str) -> str:
     value = _present(document, name, where)
     if not isinstance(value, str):
-        raise Malformed(f"{where}: {name!r} must be a string, found {_kind(value)}")
+        raise Malformed(f"{where}: {name!r} must be a string, found {json_kind(value)}")
     return value
 
 
@@ -55,7 +56,7 @@ def optional_text(document: JsonObject, name: str, where: str) -> str | None:
 def boolean(document: JsonObject, name: str, where: str) -> bool:
     value = _present(document, name, where)
     if not isinstance(value, bool):
-        raise Malformed(f"{where}: {name!r} must be true or false, found {_kind(value)}")
+        raise Malformed(f"{where}: {name!r} must be true or false, found {json_kind(value)}")
     return value
 
 
@@ -89,7 +90,7 @@ def text_list(document: JsonObject, name: str, where: str) -> list[str]:
     values = json_list(_present(document, name, where), f"{where}: {name!r}")
     for value in values:
         if not isinstance(value, str):
-            raise Malformed(f"{where}: the elements of {name!r} must be strings, found {_kind(value)}")
+            raise Malformed(f"{where}: the elements of {name!r} must be strings, found {json_kind(value)}")
     return values
 
 
@@ -97,7 +98,7 @@ def text_map(document: JsonObject, name: str, where: str) -> dict[str, str]:
     values = json_object(_present(document, name, where), f"{where}: {name!r}")
     for key, value in values.items():
         if not isinstance(value, str):
-            raise Malformed(f"{where}: {name!r}: the value of {key!r} must be a string, found {_kind(value)}")
+            raise Malformed(f"{where}: {name!r}: the value of {key!r} must be a string, found {json_kind(value)}")
     return values
 
 
@@ -137,25 +138,7 @@ def _present(document: JsonObject, name: str, where: str) -> Any:
 
 def _integer(value: object, where: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(f"{where} must be a whole number, found {_kind(value)}")
+        raise Malformed(f"{where} must be a whole number, found {json_kind(value)}")
     if not least <= value <= most:
         raise Malformed(f"{where} must be between {least} and {most}, found {value}")
     return value
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the string {value[:60]!r}"
-        case list():
-            return "an array"
-        case dict():
-            return "an object"
-        case _:
-            return type(value).__name__
