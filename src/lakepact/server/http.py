@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from lakepact.access import ANYONE, Principal
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import MAX_DEPTH
 
@@ -55,6 +56,9 @@ class Request:
     body: bytes
     id: str
     """The request's id, for logs and for the `X-Request-Id` of the answer."""
+
+    principal: Principal = ANYONE
+    """Who sent it."""
 
     @property
     def query(self) -> Mapping[str, str]:

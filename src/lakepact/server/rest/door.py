@@ -87,7 +87,7 @@ class Door:
         source = {
             "kind": "rest",
             "client": request.header("x-client-version") or request.header("user-agent"),
-            "principal": None,
+            "principal": request.principal.name,
         }
         key = request.header(KEY_HEADER)
         if key is None:
