@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -44,6 +45,13 @@ def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
 def receipt(lake: Lake, table: str) -> dict[str, Any]:
     """The receipt of the table's newest version."""
     key = commit_key(lake.loaded(table)["metadata-location"])
-    warehouse = lake.server.folder / "data"
-    [found] = warehouse.rglob(f"{key}.json")
+    [found] = soon(lambda: list((lake.server.folder / "data").rglob(f"{key}.json")))
     return dict(orjson.loads(found.read_bytes()))
+
+
+def soon(look: Callable[[], list[Any]]) -> list[Any]:
+    """What a look finds, a moment later if need be: receipts are written after the answer."""
+    until = time.monotonic() + 30
+    while not (found := look()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found

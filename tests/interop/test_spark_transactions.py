@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakepact.spark as lp
 from lakepact.client import Conflict, TransactionClosed
 from lakepact.errors import InvalidRequest
+from tests.interop.pipelines import soon
 from tests.support import jars
 from tests.support.spark import WAREHOUSE, Lake
 from tests.support.witness import Witness
@@ -177,7 +178,7 @@ def test_the_history_of_a_table_names_the_transaction_and_the_run(lake: Lake, pa
     tasks = [one["summary"].get("lakepact.task-id") for one in lake.metadata(f"{db}.t")["snapshots"]]
     assert tasks == [None, None, "merge"]
 
-    [receipt] = receipts(lake, tx.id, "t")
+    [receipt] = soon(lambda: receipts(lake, tx.id, "t"))
     assert receipt["lineage"] == "verified"
     assert receipt["source"]["run-id"] == "run-7"
     assert receipt["source"]["application-id"] == lake.spark.sparkContext.applicationId

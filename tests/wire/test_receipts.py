@@ -262,7 +262,7 @@ async def _upkeep(wire: Wire) -> AsyncIterator[Receipts]:
     store, blobs = await open_store(wire.settings.store), await open_blobs(wire.root)
     try:
         catalog = Catalog(Warehouse("main", wire.root), store, blobs, clock, SystemRng(), tasks, CatalogSettings())
-        yield Receipts({"main": catalog}, store, clock)
+        yield Receipts({"main": catalog}, store, clock, tasks)
     finally:
         await tasks.drain()
         await blobs.close()

@@ -98,7 +98,10 @@ async def build(settings: Settings) -> Service:
             metrics=opened.metrics,
             draining=draining,
         )
-        catalogs, mirrors = _catalogs(opened)
+        catalogs, watch = _catalogs(opened)
+        mirrors = watch.mirrors
+        if watch.receipts is not None:
+            stack.callback(watch.receipts.hurry)
         served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors))
         routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
@@ -174,15 +177,14 @@ class _CatalogWatch(Watch):
         self._metrics.commit_conflicted()
 
     async def committed(self, transaction: Transaction) -> None:
-        async with asyncio.TaskGroup() as following:
-            if self.mirrors is not None:
-                following.create_task(self.mirrors.after_commit(transaction))
-            if self.receipts is not None:
-                await self.receipts.write(transaction.id, transaction.writes, transaction.answer)
+        if self.receipts is not None:
+            self.receipts.later(transaction)
+        if self.mirrors is not None:
+            await self.mirrors.after_commit(transaction)
 
 
-def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], Mirrors | None]:
-    """One catalog a warehouse, all of them over the one store; and the mirrors of their Delta tables, if it has any."""
+def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
+    """One catalog a warehouse, all of them over the one store; and what follows their commits."""
     settings, metrics = opened.settings, opened.metrics
     watch, rows = _CatalogWatch(metrics), delta_rows(opened.store)
     limits = CatalogSettings(
@@ -220,10 +222,15 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], Mirrors | None]:
         )
     if settings.receipts:
         watch.receipts = Receipts(
-            catalogs, opened.store, opened.clock, on_written=metrics.receipt_written, on_failed=metrics.receipt_failed
+            catalogs,
+            opened.store,
+            opened.clock,
+            opened.tasks,
+            on_written=metrics.receipt_written,
+            on_failed=metrics.receipt_failed,
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
-    return catalogs, watch.mirrors
+    return catalogs, watch
 
 
 def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None) -> list[Route]:

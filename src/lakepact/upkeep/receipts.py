@@ -1,6 +1,8 @@
-"""Writes receipts: right after a commit, in the background, and again for what a crash has left out.
+"""Writes receipts: a moment after a commit, in the background, and again for what a crash has left out.
 
 A receipt is put if absent under a name that follows from the change, so it does not matter who writes it or how often.
+It waits for a moment, so that receipts of many commits are flushed to disk together and stay out of the way of the
+commits that follow. What waits is remembered in memory only: the records of the transactions are what is durable.
 
 A pass looks at transactions made since a little before the last one ended, by whichever server: how far the passes have
 come is kept in a cell, so that a crash of all servers, however long, leaves nothing out. Ids are made by clients, and a
@@ -10,8 +12,10 @@ older still is for the reconciler.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +31,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
-from lakepact.kernel.ports import CellStore, Clock
+from lakepact.kernel.ports import CellStore, Clock, Tasks
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
 """How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
@@ -41,6 +45,13 @@ _FIRST_LOOK_BACK_MS: Final = 25 * 60 * _MINUTE_MS
 
 _MARK_EVERY_MS: Final = 5 * _MINUTE_MS
 """Every mark leaves a record in the store, so not every pass leaves one."""
+
+_PAUSE_S: Final = 0.5
+_AT_ONCE: Final = 16
+"""Transactions whose receipts are written side by side. A disk flushes many files at the cost of one."""
+
+_MOST_WAITING: Final = 10_000
+"""Transactions whose receipts wait in memory. The receipts of those beyond are left to a pass."""
 
 _PAGE: Final = 200
 _MOST_REMEMBERED: Final = 100_000
@@ -65,6 +76,7 @@ class Receipts:
         catalogs: Mapping[str, Catalog],
         store: CellStore,
         clock: Clock,
+        tasks: Tasks,
         *,
         on_written: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -72,12 +84,41 @@ class Receipts:
         self._catalogs = catalogs
         self._store = store
         self._clock = clock
+        self._tasks = tasks
         self._on_written = on_written
         self._on_failed = on_failed
         self._done: OrderedDict[TransactionId, None] = OrderedDict()
         """Transactions whose receipts this process has seen to: a pass need not read them again."""
 
         self._pass: _Pass | None = None
+        self._waiting: deque[Transaction] = deque()
+        self._writing = False
+        self._hurry = asyncio.Event()
+
+    def later(self, transaction: Transaction) -> None:
+        """See to the receipts of a committed transaction in a moment."""
+        if len(self._waiting) >= _MOST_WAITING:
+            return
+        self._waiting.append(transaction)
+        if not self._writing:
+            self._writing = True
+            self._tasks.background(self._write_waiting())
+
+    def hurry(self) -> None:
+        """From now on wait for nothing: the server is about to end."""
+        self._hurry.set()
+
+    async def _write_waiting(self) -> None:
+        try:
+            while self._waiting:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PAUSE_S):
+                        await self._hurry.wait()
+                while self._waiting:
+                    batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+                    await self._tasks.all([self.write(one.id, one.writes, one.answer) for one in batch])
+        finally:
+            self._writing = False
 
     async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
         """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
