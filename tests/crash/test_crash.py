@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -38,83 +37,113 @@ class Site(Protocol):
         ...
 
 
+class Victims:
+    """A process whose children are killed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncIterator[Victims]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.crash.victim",
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        victims = cls(process)
+        try:
+            yield victims
+        finally:
+            victims._in.close()
+            await process.wait()
+
+    async def begin(self, place: Mapping[str, object], act: str, job: Job, trap: str, at: int) -> int:
+        """A child that is ready to go on: its process id."""
+        self._say(json.dumps({**place, "act": act, "id": job.id, "base": job.base, "trap": trap, "at": at}))
+        word, pid = await self._heard()
+        assert word == "ready", (word, pid)
+        return int(pid)
+
+    async def end(self) -> int | None:
+        """Let it go on, to its end. None if it was killed, else the number of operations it took."""
+        self._say("go")
+        word, *rest = await self._heard()
+        if word == "killed":
+            return None
+        assert word == "operations", (word, rest)
+        assert await self._heard() == ["ended", "0"]
+        return int(rest[0])
+
+    def _say(self, text: str) -> None:
+        self._in.write(text.encode() + b"\n")
+
+    async def _heard(self) -> list[str]:
+        words = (await self._out.readline()).decode().split()
+        assert words, "the victims' process has ended; its reason is above"
+        return words
+
+
 class TrappedSite:
     """The victim counts its own operations."""
 
-    def __init__(self, url: str, trap: str, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, victims: Victims, url: str, trap: str, options: Mapping[str, str] | None = None) -> None:
         self.url = url
         self.options = options or {}
+        self._victims = victims
         self._trap = trap
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
-        process = await _start_victim(self.url, self.options, act, job, self._trap, at)
-        return await _end_of(process)
+        await self._victims.begin({"url": self.url, "options": dict(self.options)}, act, job, self._trap, at)
+        return await self._victims.end()
 
 
 class ProxiedSite:
     """A proxy between the victim and its database counts what the victim sends, and kills it."""
 
-    def __init__(self, proxy: KillingProxy, direct_url: str) -> None:
+    def __init__(self, victims: Victims, proxy: KillingProxy, direct_url: str) -> None:
         self.url = direct_url
         self.options: Mapping[str, str] = {}
+        self._victims = victims
         self._proxy = proxy
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
         self._proxy.disarm()
-        process = await _start_victim(self._proxy.url, {}, act, job, "proxy", 0)
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"ready\n", await process.communicate()
-        self._proxy.arm(process.pid, at)
-        ended = await _end_of(process)
+        pid = await self._victims.begin({"url": self._proxy.url, "options": {}}, act, job, "proxy", 0)
+        self._proxy.arm(pid, at)
+        ended = await self._victims.end()
         return None if ended is None else self._proxy.messages
-
-
-async def _start_victim(
-    url: str, options: Mapping[str, str], act: str, job: Job, trap: str, at: int
-) -> asyncio.subprocess.Process:
-    arguments = [url, json.dumps(dict(options)), act, job.id, str(job.base), trap, str(at)]
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.crash.victim",
-        *arguments,
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-async def _end_of(process: asyncio.subprocess.Process) -> int | None:
-    out, err = await process.communicate(b"go\n")
-    if process.returncode == -signal.SIGKILL:
-        return None
-    assert process.returncode == 0, err.decode()
-    return int(out.split()[-1])
 
 
 @asynccontextmanager
 async def sqlite_site(folder: Path) -> AsyncIterator[Site]:
-    yield TrappedSite(f"sqlite:///{folder / 'cells.db'}", "sqlite")
+    async with Victims.running() as victims:
+        yield TrappedSite(victims, f"sqlite:///{folder / 'cells.db'}", "sqlite")
 
 
 @asynccontextmanager
 async def files_site(folder: Path) -> AsyncIterator[Site]:
     with place_for("file", folder) as place:
-        yield TrappedSite(place.url, "files")
+        async with Victims.running() as victims:
+            yield TrappedSite(victims, place.url, "files")
 
 
 @asynccontextmanager
 async def s3_site(folder: Path) -> AsyncIterator[Site]:
     with place_for("s3-strict", folder) as place:
-        yield TrappedSite(place.url, "documents", place.options)
+        async with Victims.running() as victims:
+            yield TrappedSite(victims, place.url, "documents", place.options)
 
 
 @asynccontextmanager
 async def postgres_site(_folder: Path) -> AsyncIterator[Site]:
     with running_postgres() as url:
-        async with KillingProxy.between(url) as proxy:
-            yield ProxiedSite(proxy, url)
+        async with KillingProxy.between(url) as proxy, Victims.running() as victims:
+            yield ProxiedSite(victims, proxy, url)
 
 
 SITES = {"sqlite": sqlite_site, "postgres": postgres_site, "file": files_site, "s3": s3_site}

@@ -1,7 +1,9 @@
-"""The process that is killed. `python -m tests.crash.victim URL OPTIONS ACT ID BASE TRAP AT`
+"""The process that is killed: `python -m tests.crash.victim`.
 
-It counts its storage operations and sends itself SIGKILL right before operation number AT, so everything up to
-number AT - 1 has been done and nothing after it. With AT = 0 it lives, and prints how many operations there were.
+It imports everything once and then, for every line of JSON on its standard input, makes a child, which says `ready` and
+its process id, waits for a line, and goes on. The child counts its storage operations and sends itself SIGKILL right
+before number `at`, so everything up to number `at` - 1 has been done and nothing after it. With `at` 0 it lives, and
+prints how many operations there were. The last line of each says `killed` or `ended`.
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ import os
 import signal
 import sqlite3
 import sys
+import traceback
 from typing import Any
 
+# Stores are imported when they are opened; here once for all children.
+import lakepact.stores.files
+import lakepact.stores.objects
+import lakepact.stores.postgres
+import lakepact.stores.sqlite  # noqa: F401
 from lakepact.kernel.identity import TransactionId
 from lakepact.stores import open_store
 from tests.crash.delta import DELTA_ACTS
@@ -92,25 +100,56 @@ def trap_nothing(_trap: Trap) -> None:
 TRAPS = {"files": trap_files, "sqlite": trap_sqlite, "documents": trap_documents, "proxy": trap_nothing}
 
 
-async def main(url: str, options: dict[str, str], act: str, job: Job, trap: Trap) -> None:
+async def _carry_out(url: str, options: dict[str, str], act: str, job: Job, trap: Trap) -> None:
     store = await open_store(url, SETTINGS, options=options)
-    # The parent may want to arm a proxy before it goes on. Python's own IO is set up before the trap is.
-    print("ready", flush=True)
-    sys.stdin.readline()
+    # The parent may want to arm a proxy before it goes on.
+    _say(f"ready {os.getpid()}")
+    _line()
     trap.is_set = True
     await (ACTS | DELTA_ACTS)[act](store, job)
     # One more point: it has happened, and nobody has been told.
     trap.operation()
     await store.close()
     trap.is_set = False
-    print(trap.count)
+    _say(f"operations {trap.count}")
+
+
+def _child(order: dict[str, Any]) -> None:
+    trap = Trap(order["at"])
+    TRAPS[order["trap"]](trap)
+    job = Job(TransactionId(order["id"]), order["base"])
+    asyncio.run(_carry_out(order["url"], order["options"], order["act"], job, trap))
+
+
+def _line() -> str:
+    """The next line of standard input. Unbuffered, since parent and children take turns at it."""
+    line = b""
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode()
+
+
+def _say(text: str) -> None:
+    os.write(1, text.encode() + b"\n")
+
+
+def main() -> None:
+    while line := _line():
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                _child(json.loads(line))
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                # As the `lakepact` command ends: obstore's threads may abort an interpreter that is shutting down.
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        _say("killed" if killed else f"ended {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":
-    _, url, options, act, transaction_id, base, trap_name, at = sys.argv
-    the_trap = Trap(int(at))
-    TRAPS[trap_name](the_trap)
-    asyncio.run(main(url, json.loads(options), act, Job(TransactionId(transaction_id), int(base)), the_trap))
-    # As the `lakepact` command ends: obstore's threads may abort an interpreter that is shutting down.
-    sys.stdout.flush()
-    os._exit(0)
+    main()
