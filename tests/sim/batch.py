@@ -11,6 +11,7 @@ from itertools import count, islice
 
 from tests.sim.broken import PromiseBroken
 from tests.sim.counters import SOMETIMES, Counters
+from tests.sim.garbage import rarely_collected
 from tests.sim.scenarios import Run, name_of_scenario
 
 CHUNK = 11
@@ -69,7 +70,8 @@ class Result:
 def run_one(seed: int, *, verbose: bool = False) -> Result:
     run = Run(seed, verbose=verbose)
     try:
-        report = run.finish()
+        with rarely_collected():
+            report = run.finish()
     except PromiseBroken as broken:
         failure = Failure(seed, broken.promise, broken.detail, tuple(run.log_tail()))
         return Result(seeds=1, steps=run.steps, failures=[failure])

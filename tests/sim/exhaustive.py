@@ -29,6 +29,7 @@ from tests.sim.calls import Disconnected
 from tests.sim.client import Client
 from tests.sim.documents import Request
 from tests.sim.faults import Fate, no_faults
+from tests.sim.garbage import rarely_collected
 from tests.sim.process import Process
 from tests.sim.scheduler import Event, Task
 from tests.sim.world import Conditions, World
@@ -345,6 +346,7 @@ async def _reader(world: World, process: Process) -> None:
         return
 
 
+@rarely_collected()
 def search(rules: SmallWorld, *, schedules: int | None = None, seconds: float | None = None) -> Search:
     """All schedules, or as many as these bounds allow, then from all over. Raises `PromiseBroken` with its schedule."""
     began = time.monotonic()

@@ -12,7 +12,7 @@ from tests.sim.exhaustive import SMALL_WORLDS, SmallWorld, search
 from tests.sim.oracle import Oracle
 
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
-SCHEDULES = 6_000
+SCHEDULES = 3_000
 TOO_LARGE = (
     "two writers, each of one cell, and a reader of both",
     "two writers, one lost answer",
