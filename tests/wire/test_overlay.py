@@ -520,6 +520,14 @@ async def test_a_key_means_another_request_in_another_transaction(anywhere: Wire
     assert properties(await other.load())["a"] == "2"
 
 
+async def test_a_key_that_was_used_outside_is_refused_inside(anywhere: Wire) -> None:
+    await furnish(anywhere, "t")
+    key, tx = new_key(), await begin(anywhere)
+    assert (await anywhere.commit([set_properties(a="1")], key=key)).status == 200
+    assert (await tx.commit([set_properties(a="1")], key=key)).refusal == (409, "KeyReusedException")
+    assert (await tx.commit([set_properties(a="2")], key=tx.id)).refusal == (409, "KeyReusedException")
+
+
 async def test_a_refusal_under_a_key_is_kept_inside(anywhere: Wire) -> None:
     await furnish(anywhere)
     tx, key = await begin(anywhere), new_key()

@@ -166,6 +166,8 @@ class OverlayWorker:
         [cell] = await draft.read(self._answers_key(call))
         answer = (cell.value or {}).get(call.transaction_id)
         if answer is None:
+            if await self._parts.store.lookup(call.transaction_id) is not None:
+                raise KeyReused(f"Idempotency-Key {call.transaction_id} was used outside of transaction {self._id}")
             return None
         if answer["hash"] != call.request_hash:
             raise KeyReused(f"Idempotency-Key {call.transaction_id} was used for a different request in {self._id}")
