@@ -16,6 +16,7 @@ import orjson
 from lakepact.client.errors import Forbidden, Refused, Unauthorized, Unavailable, Unknown, refused
 from lakepact.client.http import Answer, Lost, NotSent, Transport
 from lakepact.client.machine import Machine, Retry, new_id
+from lakepact.client.tracing import trace_headers
 
 _MOST_FAILURES: Final = 3
 """Of a server that says 500: it may be a passing fault, and it may be one that only a person can mend."""
@@ -170,7 +171,8 @@ class Caller:
         if query:
             target += "?" + urlencode(query, quote_via=quote)
         content = None if body is None else orjson.dumps(body)
-        sent = {**self._headers, **({} if content is None else {"Content-Type": "application/json"}), **(headers or {})}
+        about = {} if content is None else {"Content-Type": "application/json"}
+        sent = {**self._headers, **trace_headers(), **about, **(headers or {})}
         try:
             answer = self.transport.exchange(method, target, sent, content)
         except NotSent as error:

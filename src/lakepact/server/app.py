@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -33,6 +33,7 @@ from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
+from lakepact.server.tracing import Asgi, Tracing, open_tracing
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.lease import Lease
@@ -65,13 +66,14 @@ class Opened:
     process: str
     """A name that no other process has."""
 
+    tracing: Tracing | None
     jobs: dict[str, Job] = field(default_factory=dict)
     """Upkeep. The catalog may add its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    asgi: Application
+    asgi: Asgi
     routes: tuple[Route, ...]
     draining: Draining
     upkeep: Runner
@@ -133,14 +135,15 @@ async def build(settings: Settings) -> Service:
             on_error=_on_error,
             max_body_bytes=settings.max_body_bytes,
             body_deadline_s=settings.request_deadline_s,
-            log_request=request_line(settings.log_level),
+            log_request=_log_request(opened),
             startup=startup,
             shutdown=shutdown,
         )
+        asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(application, routes, draining, runner, grpc, stack.pop_all())
+        return Service(asgi, routes, draining, runner, grpc, stack.pop_all())
     raise AssertionError("unreachable")
 
 
@@ -257,8 +260,14 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcSer
         port=port,
         metrics=opened.metrics,
         max_message_bytes=settings.max_body_bytes,
-        log_request=request_line(settings.log_level),
+        log_request=_log_request(opened),
+        tracing=opened.tracing,
     )
+
+
+def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None] | None:
+    line = request_line(opened.settings.log_level)
+    return line if opened.tracing is None else opened.tracing.described(line)
 
 
 def _on_error(error: Exception, request: Request) -> Response:
@@ -277,19 +286,26 @@ def _memory(url: str) -> bool:
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = SystemClock(), SystemRng(), AsyncioTasks(), Metrics()
+    tracing = open_tracing(os.environ)
+    if tracing is not None:
+        # In a thread: what waits is sent, and that may take a moment.
+        stack.push_async_callback(asyncio.to_thread, tracing.close)
     if settings.uses_data:
         await asyncio.to_thread(_make_folder, settings.data)
     store = await open_store(
         settings.store, settings.kernel(), clock=clock, rng=rng, tasks=tasks, options=settings.store_options
     )
     stack.push_async_callback(store.close)
+    if tracing is not None:
+        store = tracing.port(store, "store")
     warehouses: dict[str, BlobStore] = {}
     for name, place in settings.places().items():
-        warehouses[name] = await open_blobs(place.url, place.options)
-        stack.push_async_callback(warehouses[name].close)
+        blobs = await open_blobs(place.url, place.options)
+        stack.push_async_callback(blobs.close)
+        warehouses[name] = blobs if tracing is None else tracing.port(blobs, "warehouse")
     stack.push_async_callback(_drain, tasks)
     process = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
-    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, process, store_jobs(store))
+    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, process, tracing, store_jobs(store))
 
 
 def _make_folder(path: str) -> None:

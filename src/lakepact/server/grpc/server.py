@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import grpc
 import structlog
@@ -22,7 +22,10 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
 from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
 from lakepact.server.metrics import Metrics
+from lakepact.server.tracing import Tracing
 from lakepact.v1 import transactions_pb2 as pb
+
+T = TypeVar("T")
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _OPERATION: Final = "grpc{}"
@@ -43,6 +46,7 @@ class GrpcServer:
         metrics: Metrics,
         max_message_bytes: int,
         log_request: Callable[[dict[str, Any]], None] | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._handlers = service.handlers()
         self._host = host
@@ -50,6 +54,7 @@ class GrpcServer:
         self._metrics = metrics
         self._max_message_bytes = max_message_bytes
         self._log_request = log_request
+        self._tracing = tracing
         self._work: set[asyncio.Task[Any]] = set()
         self._server: Any = None
         self._health: Any = None
@@ -112,7 +117,7 @@ class GrpcServer:
 
         async def call(request: Any, context: Any) -> Any:
             # Shielded: the call may be cancelled, the work may not.
-            task = asyncio.create_task(self._answer(name, handler, request, _source(context)))
+            task = asyncio.create_task(self._traced(self._answer(name, handler, request, _source(context)), context))
             self._work.add(task)
             task.add_done_callback(self._work.discard)
             answer, failure = await asyncio.shield(task)
@@ -126,6 +131,12 @@ class GrpcServer:
             request_deserializer=message_factory.GetMessageClass(input_type).FromString,
             response_serializer=message_factory.GetMessageClass(output_type).SerializeToString,
         )
+
+    async def _traced(self, work: Coroutine[Any, Any, T], context: Any) -> T:
+        if self._tracing is None:
+            return await work
+        with self._tracing.request(dict(context.invocation_metadata() or ())):
+            return await work
 
     async def _answer(self, name: str, handler: Handler, request: Any, source: JsonObject) -> tuple[Any, Any]:
         """The answer, or the status of a call that failed."""
