@@ -186,7 +186,7 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
     )
     loose_receipt_days: int = Field(
-        default=7, description="How long receipts are kept as single files beside the segments of their day.", gt=0
+        default=90, description="How long receipts are kept as single files beside the segments of their day.", gt=0
     )
     receipt_days: int = Field(
         default=90, description="How long receipts are kept, once they are in the projections. 0: for ever.", ge=0

@@ -1,8 +1,8 @@
 """Removes receipts that are not needed any more.
 
-Loose files of a packed day go first, once its segments have been read and are what the manifest says. Everything of a
-day goes when it is older than receipts are kept, and only if the projections have taken it in: their position is a
-document in the warehouse, and where there is none, nothing is removed.
+Only what the projections have taken in is removed: their position is a document in the warehouse, and where there is
+none, nothing goes. Loose files of a packed day may go first, once its segments have been read and are what the manifest
+says; everything of a day goes when it is older than receipts are kept.
 """
 
 from __future__ import annotations
@@ -76,13 +76,15 @@ class Retention:
     async def _all(self) -> AsyncIterator[None]:
         for catalog in self._catalogs.values():
             blobs, through = catalog.parts.blobs, await position_of(catalog)
+            if through is None:
+                continue
             for folder in (SEGMENTS, EVENTS):
                 # Both: a day that was removed but for the last step has only segments.
                 async for date in days_in(blobs, folder):
                     age = age_ms(date, self._clock.now_ms())
-                    if age < min(self._loose_ms, self._receipt_ms or self._loose_ms):
+                    if date > through or age < min(self._loose_ms, self._receipt_ms or self._loose_ms):
                         break
-                    if self._receipt_ms and age >= self._receipt_ms and through is not None and date <= through:
+                    if self._receipt_ms and age >= self._receipt_ms:
                         await self._remove_day(blobs, date, through)
                     elif age >= self._loose_ms and folder == EVENTS:
                         await self._remove_loose(blobs, date)

@@ -188,7 +188,7 @@ class Scribe:
             Kind.TABLE, table.id, revision, kind, table.identifier, table.identifier.namespace, pointer
         )
         made_ms = document["last-updated-ms"] if has_date(document["last-updated-ms"]) else committed_ms
-        witness = await self.witnesses.by_location(location, made_ms or self._clock.now_ms())
+        witness = await self.witnesses.by_location(location, table.id, made_ms or self._clock.now_ms())
         if witness is not None:
             return await self.of_change(change, witness.transaction_id, witness)
         if not has_date(document["last-updated-ms"]):

@@ -1,6 +1,7 @@
 """Who made a version: the records of transactions, asked for a version's metadata location.
 
-A record keeps its plan for a day, and its answer for as long as it is kept at all; both name the metadata files.
+A record keeps its plan for a day, and its answer for as long as it is kept at all; both name the metadata files. An
+answer may also name a file that it did not make, as that of a drop does: the name of the file tells who has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakepact.catalog.receipts import CommittedChange, changes_of
+from lakepact.catalog.receipts import CommittedChange, changes_of, commit_key
+from lakepact.catalog.work import unique_name
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.model import State, TransactionRecord
 from lakepact.kernel.ports import CellStore
@@ -22,6 +24,8 @@ _BEFORE_MS: Final = 25 * 60 * 60 * 1000
 """An id is made before its commit: by no more than an open transaction may live, unless a client has kept it longer."""
 
 _AFTER_MS: Final = 60 * 60 * 1000
+_ATTEMPTS: Final = tuple(f"{way}{number}" for way in ("", "publish/") for number in range(64))
+"""How attempts are called, of a plain change and of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,15 @@ class Witness:
         answer = record.answer or {}
         return cls(record.id, len(changes) or max(1, sum(1 for _ in _locations(answer))), answer, changes)
 
-    def change(self, commit_key: str) -> CommittedChange | None:
-        return next((change for change in self.changes if change.commit_key == commit_key), None)
+    def change(self, key: str) -> CommittedChange | None:
+        """The one with this commit key."""
+        return next((change for change in self.changes if change.commit_key == key), None)
+
+    def made(self, location: str, table_id: str) -> bool:
+        """Whether this transaction has made this metadata file."""
+        if self.changes:
+            return self.change(commit_key(location)) is not None
+        return any(unique_name(self.transaction_id, table_id, attempt) in location for attempt in _ATTEMPTS)
 
 
 class Witnesses:
@@ -51,19 +62,24 @@ class Witnesses:
 
     def __init__(self, store: CellStore) -> None:
         self._store = store
-        self._by_location: OrderedDict[str, Witness] = OrderedDict()
+        self._by_location: OrderedDict[str, list[Witness]] = OrderedDict()
         self._searched: list[tuple[int, int]] = []
 
     async def by_id(self, transaction_id: TransactionId | None) -> Witness | None:
         record = await self._store.lookup(transaction_id) if transaction_id is not None else None
         return Witness.of(record) if record is not None and record.state is State.COMMITTED else None
 
-    async def by_location(self, location: str, committed_ms: int) -> Witness | None:
+    async def by_location(self, location: str, table_id: str, committed_ms: int) -> Witness | None:
         """The transaction that made this metadata file, if a record of about that time says so."""
         since_ms, until_ms = committed_ms - _BEFORE_MS, committed_ms + _AFTER_MS
-        if location not in self._by_location and not self._has_searched(since_ms, until_ms):
+        found = self._among_known(location, table_id)
+        if found is None and not self._has_searched(since_ms, until_ms):
             await self._search(since_ms, until_ms)
-        return self._by_location.get(location)
+            found = self._among_known(location, table_id)
+        return found
+
+    def _among_known(self, location: str, table_id: str) -> Witness | None:
+        return next((one for one in self._by_location.get(location, ()) if one.made(location, table_id)), None)
 
     def _has_searched(self, since_ms: int, until_ms: int) -> bool:
         return any(since <= since_ms and until_ms <= until for since, until in self._searched)
@@ -87,7 +103,7 @@ class Witnesses:
         witness: Witness | None = None
         for location in _locations(record.answer or {}):
             witness = witness or Witness.of(record)
-            self._by_location[location] = witness
+            self._by_location.setdefault(location, []).append(witness)
             if len(self._by_location) > _MOST_REMEMBERED:
                 self._by_location.popitem(last=False)
 
