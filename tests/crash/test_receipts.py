@@ -1,4 +1,5 @@
-"""A server killed between a commit and its receipt has told somebody that it happened: the receipt comes, on any store."""
+"""A server killed between a commit and its receipt has told somebody that it happened: the receipt comes, on any
+store."""
 
 from __future__ import annotations
 

@@ -11,10 +11,12 @@ import orjson
 import pytest
 
 from lakepact.kernel.settings import KernelSettings
+from lakepact.runtime import SystemRng
 from lakepact.server.app import build
 from lakepact.settings import Settings
+from lakepact.upkeep.reconcile import Depth, Reconciler
 from tests.support.asgi_client import AsgiClient
-from tests.support.upkeep import DAY_S, HOUR_S, left_behind
+from tests.support.upkeep import DAY_S, HOUR_S, Ahead, left_behind
 from tests.wire import test_delta as delta
 from tests.wire.test_receipts import _rename as rename
 from tests.wire.world import Json, Wire, append, change, creation, set_properties, table_path
@@ -308,6 +310,84 @@ async def test_receipts_that_were_removed_at_the_end_of_their_retention_do_not_c
     assert not [one for one in files_in(wire).values() if one["revision"] != 4 and one["kind"] == "table"]
 
 
+async def test_a_receipt_that_is_on_its_way_is_not_missed_but_waited_for(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        await wire.commit(append(1))
+    there = files_in(wire)
+    remove(wire)
+    async with left_behind(wire.settings.store, wire.root) as left:
+        young = await left.reconcile(grace_s=HOUR_S)
+        assert (young.written, young.problems) == (0, [])
+        later = await left.reconcile()
+        assert (later.written, later.unchanged) == (3, 0), "nothing was taken for complete"
+    assert files_in(wire) == there
+
+
+async def test_as_a_job_it_begins_a_pass_no_more_often_than_it_shall_whoever_did_the_last(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+    async with left_behind(wire.settings.store, wire.root) as left:
+        clock = left.clock
+        assert isinstance(clock, Ahead)
+
+        async def turn() -> int:
+            """How many tables a server that has just started looks at in its turn."""
+            reconciler = Reconciler({"main": left.catalog}, left.store, clock, SystemRng(), Depth(), interval_s=900)
+            while await reconciler.work():
+                pass
+            return reconciler.report.tables
+
+        assert await turn() == 2
+        assert await turn() == 0
+        clock.ahead_s += 901
+        assert await turn() == 2
+
+
+async def test_a_delta_table_that_was_renamed_among_its_versions_is_not_missed_wrongly(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await delta.create(wire)
+        assert (await delta.commit(wire, delta.add("a.parquet"))).status == 200
+        assert (await wire.post("/delta-tables/rename", rename("labels", "other"))).status == 204
+        assert (await delta.commit(wire, delta.add("b.parquet"), name="other")).status == 200
+        assert (await wire.post("/delta-tables/rename", rename("other", "labels"))).status == 204
+        assert (await delta.commit(wire, delta.add("c.parquet"))).status == 200
+    there = files_in(wire)
+    async with left_behind(wire.settings.store, wire.root, ahead_s=60, settings=FORGETTING) as left:
+        while (await left.store.collect()).more:
+            pass
+        whole = await left.reconcile(full=True)
+        assert (whole.written, whole.unreadable, whole.problems) == (0, 0, [])
+        gone = [name for name, one in there.items() if one["kind"] == "delta" and one["revision"] == 2]
+        remove(wire, *gone)
+        lost = await left.reconcile(full=True)
+        assert (lost.written, lost.unreadable) == (0, 1)
+        assert "renamed" in lost.problems[0]
+    assert files_in(wire) == {name: one for name, one in there.items() if name not in gone}
+
+
+async def test_versions_of_a_delta_table_after_a_rename_are_known_once_the_rename_is_behind(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await delta.create(wire)
+        assert (await wire.post("/delta-tables/rename", rename("labels", "other"))).status == 204
+    async with left_behind(wire.settings.store, wire.root) as left:
+        assert (await left.reconcile()).problems == []
+    async with Wire.opened(tmp_path) as wire:
+        for number in range(3):
+            assert (await delta.commit(wire, delta.add(f"{number}.parquet"), name="other")).status == 200
+    there = files_in(wire)
+    remove(wire, *[name for name, one in there.items() if one["kind"] == "delta" and one["change"] == "commit"])
+    async with left_behind(wire.settings.store, wire.root, ahead_s=60, settings=FORGETTING) as left:
+        while (await left.store.collect()).more:
+            pass
+        assert ((done := await left.reconcile()).written, done.problems) == (3, [])
+    assert files_in(wire) == there
+
+
 async def test_the_server_does_it_by_itself_and_says_so_in_metrics(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace()
@@ -316,14 +396,11 @@ async def test_the_server_does_it_by_itself_and_says_so_in_metrics(tmp_path: Pat
     there = files_in(wire)
     remove(wire, *[name for name, one in there.items() if one["change"] == "commit"])
     # Records lose their plans at once, so it is not from there that it comes back.
-    given = {"trim_after_s": 0, "upkeep_interval_s": 0.01, "reconcile_interval_s": 3_600}
+    given = {"trim_after_s": 0, "upkeep_interval_s": 0.01, "reconcile_interval_s": 0.01}
     service = await build(Settings.load(data=wire.settings.data, log_level="error", **given))
     try:
         assert await service.upkeep.turn()
         assert files_in(wire) == there
-        remove(wire)
-        assert await service.upkeep.turn()
-        assert not files_in(wire), "the next pass is in an hour"
         metrics = (await AsgiClient(service.asgi).send("GET", "/metrics")).body.decode()
     finally:
         await service.close()

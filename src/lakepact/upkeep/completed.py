@@ -34,6 +34,8 @@ class Missing:
     """The metadata file it tells of; None if it tells of none."""
 
     committed_ms: int | None = None
+    young: bool = False
+    """It may be on its way: its commit was a moment ago. Such a one is not kept, but looked at again."""
 
     def to_json(self) -> JsonObject:
         return {"name": self.name, "location": self.location, "committed-ms": self.committed_ms}

@@ -17,6 +17,7 @@ from lakepact.upkeep.days import side_by_side
 from lakepact.upkeep.scribe import CannotTell, Scribe
 
 _PAGE: Final = 1_000
+_MOST_RENAMES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,13 @@ async def settle_version(scribe: Scribe, table: Pointer, version: Version, revis
             scribe.report.unreadable += 1
             scribe.report.problem(f"a receipt cannot be written: {error}")
             return None
-        return await scribe.settle(receipt.name, _given(receipt), version.location)
-    missing = await scribe.settle(
+        return await scribe.settle(receipt.name, receipt.document["committed-ms"], _given(receipt), version.location)
+    return await scribe.settle(
         receipt_name(Kind.TABLE, at_ms, commit_key(version.location)),
+        at_ms,
         lambda: scribe.of_version(table, version.location, revision, at_ms),
         version.location,
     )
-    return None if missing is None else Missing(missing.name, missing.location, at_ms)
 
 
 async def settle_delta(
@@ -107,8 +108,9 @@ async def settle_delta(
     first = head.revision if made else head.revision - 1
     anchor = done.revision if done is not None and until >= 0 else 0
     if not met or first - anchor != len(steps):
-        # A rename in between: which revision is which is not written anywhere but in records.
-        return await _by_records(scribe, pointer, steps[1 if made else 0 :])
+        # A rename in between: which revision is which is not written anywhere but in records and receipts.
+        await _unsure(scribe, pointer, steps, 1 if made else 0, first, anchor if met else None, bounds)
+        return ()
 
     async def one(place: int) -> Missing | None:
         step, revision = steps[place], first - place
@@ -131,7 +133,8 @@ async def settle_delta(
                 change, step.transaction_id, await scribe.witnesses.by_id(step.transaction_id)
             )
 
-        return await scribe.settle(receipt_name(Kind.DELTA, step.ict_ms, change.commit_key), make)
+        name = receipt_name(Kind.DELTA, step.ict_ms, change.commit_key)
+        return await scribe.settle(name, step.ict_ms, make)
 
     places = [place for place in range(1 if made else 0, len(steps)) if steps[place].ict_ms >= bounds.since_ms]
     return tuple(missing for missing in await side_by_side(one, places) if missing is not None)
@@ -165,25 +168,42 @@ async def _steps(rows: DeltaRows, table_id: str, until: int, bounds: Bounds) -> 
     return found[: bounds.depth], False
 
 
-async def _by_records(scribe: Scribe, pointer: Pointer, steps: Sequence[_Step]) -> tuple[Missing, ...]:
-    """Versions whose revision only their records know, if these still have their plans."""
+async def _unsure(
+    scribe: Scribe,
+    pointer: Pointer,
+    steps: Sequence[_Step],
+    from_place: int,
+    first: int,
+    anchor: int | None,
+    bounds: Bounds,
+) -> None:
+    """Versions of which only a record with its plan, or the receipt itself, knows which revision they were."""
+    renames = _MOST_RENAMES if anchor is None else min(first - anchor - len(steps), _MOST_RENAMES)
     unknown = 0
-    for step in steps:
+    for place in range(from_place, len(steps)):
+        step = steps[place]
+        if step.ict_ms < bounds.since_ms:
+            continue
         witness = await scribe.witnesses.by_id(step.transaction_id)
         changes = witness.changes if witness is not None else ()
         mine = [change for change in changes if change.id == pointer.id and change.kind == Kind.DELTA]
-        if witness is None or not mine:
-            unknown += 1
+        if witness is not None and mine:
+            receipt = await scribe.of_change(mine[0], step.transaction_id, witness)
+            await scribe.settle(receipt.name, receipt.document["committed-ms"], _given(receipt))
             continue
-        receipt = await scribe.of_change(mine[0], step.transaction_id, witness)
-        await scribe.settle(receipt.name, _given(receipt))
+        for revision in range(first - place, first - place - renames - 1, -1):
+            name = receipt_name(Kind.DELTA, step.ict_ms, commit_key(f"cell:{pointer.id}:{revision}"))
+            if await scribe.tells_of(name, _log_file(pointer, step.version)):
+                scribe.report.found += 1
+                break
+        else:
+            unknown += 1
     if unknown:
         scribe.report.unreadable += unknown
         scribe.report.problem(
-            f"Delta table {pointer.id}: {unknown} versions cannot be checked. It was renamed among them, and the "
-            f"records that know when are trimmed"
+            f"Delta table {pointer.id}: {unknown} versions have no receipt and cannot get one. It was renamed among "
+            f"them, and the records that know when are trimmed"
         )
-    return ()
 
 
 def _log_file(pointer: Pointer, version: int) -> str:

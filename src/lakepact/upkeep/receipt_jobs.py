@@ -19,6 +19,10 @@ _LOOK_EVERY_S: Final = 600.0
 """How often a process looks for days to pack and receipts to remove. Both change once a day."""
 
 
+_GRACE_S: Final = 60.0
+"""A receipt is written a moment after its commit. A pass in between shall not take it for a missing one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReceiptSettings:
     reconcile_interval_s: float
@@ -44,7 +48,11 @@ def receipt_jobs(
         store,
         clock,
         rng,
-        Depth(versions=settings.reconcile_depth, receipt_days=settings.receipt_days),
+        Depth(
+            versions=settings.reconcile_depth,
+            receipt_days=settings.receipt_days,
+            grace_s=min(_GRACE_S, settings.reconcile_interval_s),
+        ),
         interval_s=settings.reconcile_interval_s,
         on_pass=on_reconciled,
     )

@@ -40,7 +40,9 @@ MARK: Final = key_of("lakepact", "upkeep", "reconcile")
 
 DROPPED: Final = "dropped"
 _FAMILIES: Final = ("namespaces", "views", "tables", "delta", DROPPED)
-_LOOK_BACK_MS: Final = 20 * 60 * 1000
+_LOOK_BACK_MS: Final = 5 * 60 * 1000
+"""An id is made a moment before its commit. For older ones there are the cells, and the passes of `receipts`."""
+
 _FIRST_LOOK_BACK_MS: Final = 25 * 60 * 60 * 1000
 """Where no pass has been yet. Older records do not say any more what they changed."""
 
@@ -66,6 +68,9 @@ class Depth:
 
     mend: bool = False
     """Write damaged receipts anew. Everything is looked at."""
+
+    grace_s: float = 0.0
+    """For how long after its commit a receipt is not missed. The server that made the commit writes it any moment."""
 
     @property
     def everything(self) -> bool:
@@ -117,7 +122,7 @@ class Reconciler:
         self.report = report = Report()
         witnesses = Witnesses(self._store)
         scribes = {
-            name: Scribe(catalog, self._clock, witnesses, report, mend=self._depth.mend)
+            name: Scribe(catalog, self._clock, witnesses, report, mend=self._depth.mend, grace_s=self._depth.grace_s)
             for name, catalog in self._catalogs.items()
         }
         async for _ in self._records(scribes, _since_ms(mark, began_ms, everything=self._depth.everything)):
@@ -182,7 +187,7 @@ class Reconciler:
         sketch = receipt_of(
             change, transaction_id=transaction_id, tables=1, answer={}, metadata={"last-updated-ms": last_ms}
         )
-        return await scribe.settle(sketch.name, make)
+        return await scribe.settle(sketch.name, sketch.document["committed-ms"], make)
 
     # --- cells ---
 
@@ -260,7 +265,8 @@ class Reconciler:
                 missing += await settle_table(scribe, head, since, bounds)
             elif head is not None and head.pointer.kind is Kind.DELTA and catalog.parts.rows is not None:
                 missing += await settle_delta(scribe, catalog.parts.rows, head, since, bounds)
-        completed.set(name, Done(cell.revision, _through(head), tuple(missing)))
+        if not any(one.young for one in missing):
+            completed.set(name, Done(cell.revision, _through(head), tuple(missing)))
 
     async def _again(self, scribe: Scribe, head: Head | None, done: Done) -> list[Missing]:
         """What was missing the last time may be mended by now."""
@@ -270,7 +276,7 @@ class Reconciler:
                 version = Version(one.location, one.committed_ms)
                 found = await settle_version(scribe, head.pointer, version, None)
             else:
-                found = await scribe.settle(one.name, _not_told)
+                found = await scribe.settle(one.name, 0, _not_told)
             still += [found] if found is not None else []
         return still
 

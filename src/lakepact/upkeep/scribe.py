@@ -24,6 +24,7 @@ from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.ports import Clock
 from lakepact.upkeep.arrivals import Put, put_note, put_receipt
 from lakepact.upkeep.completed import Missing
+from lakepact.upkeep.segments import key_of_name, receipt_in
 from lakepact.upkeep.shelf import NotAReceipt, Shelf
 from lakepact.upkeep.witnesses import Witness, Witnesses
 
@@ -95,7 +96,10 @@ class CannotTell(Exception):
 class Scribe:
     """For the receipts of one warehouse, while one pass lasts."""
 
-    def __init__(self, catalog: Catalog, clock: Clock, witnesses: Witnesses, report: Report, *, mend: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, clock: Clock, witnesses: Witnesses, report: Report, *, mend: bool, grace_s: float
+    ) -> None:
+        """`grace_s`: for how long after a commit its receipt may be on its way, and is not missed."""
         parts = catalog.parts
         self.witnesses = witnesses
         self.report = report
@@ -105,8 +109,11 @@ class Scribe:
         self._shelf = Shelf(parts.blobs)
         self._clock = clock
         self._mend = mend
+        self._grace_ms = int(grace_s * 1000)
 
-    async def settle(self, name: str, make: Callable[[], Awaitable[Receipt]], of: str | None = None) -> Missing | None:
+    async def settle(
+        self, name: str, committed_ms: int, make: Callable[[], Awaitable[Receipt]], of: str | None = None
+    ) -> Missing | None:
         """The receipt that should lie at `name` is there afterwards; or what is missing, which has been reported.
 
         `of`: the metadata file it tells of, for the next pass to try again.
@@ -115,6 +122,8 @@ class Scribe:
         if there is True:
             self.report.found += 1
             return None
+        if 0 <= self._clock.now_ms() - committed_ms < self._grace_ms:
+            return Missing(name, of, committed_ms, young=True)
         try:
             if isinstance(there, NotAReceipt) and not self._mend:
                 self.report.damaged += 1
@@ -122,12 +131,12 @@ class Scribe:
                     f"{name} is damaged: it is no receipt. It was left as it is; look at it, and have it written anew: "
                     f"lakepact reconcile --mend"
                 )
-                return Missing(name, of)
+                return Missing(name, of, committed_ms)
             receipt = await make()
         except CannotTell as error:
             self.report.unreadable += 1
             self.report.problem(f"{name} cannot be written: {error}")
-            return Missing(name, of)
+            return Missing(name, of, committed_ms)
         if isinstance(there, NotAReceipt):
             await self._replace(receipt, there)
         else:
@@ -156,6 +165,15 @@ class Scribe:
             self._shelf.put(receipt.name)
             self.report.mended += 1
             _log.info("a damaged receipt was written anew", receipt=receipt.name, was=there.data[:200])
+
+    async def tells_of(self, name: str, metadata_location: str) -> bool:
+        """Whether there is a receipt of this name, and it tells how this version was made."""
+        data = await self.blobs.get(name)
+        if data is None:
+            return await self._shelf.has(name) is True
+        document = receipt_in(data, key_of_name(name)) or {}
+        made = document.get("change") in (Change.CREATE, Change.COMMIT)
+        return made and document.get("metadata-location") == metadata_location
 
     # --- what a receipt is made of ---
 
