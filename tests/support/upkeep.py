@@ -4,7 +4,7 @@ has left behind."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -102,11 +102,17 @@ class Left:
 
 @asynccontextmanager
 async def left_behind(
-    store_url: str, root: str, *, ahead_s: float = 0.0, settings: KernelSettings | None = None
+    store_url: str,
+    root: str,
+    *,
+    ahead_s: float = 0.0,
+    settings: KernelSettings | None = None,
+    options: Mapping[str, str] | None = None,
+    dies_at: int = 0,
 ) -> AsyncIterator[Left]:
     clock, tasks = Ahead(ahead_s), AsyncioTasks()
-    store = await open_store(store_url, settings or KernelSettings(), clock=clock)
-    blobs = Watched(await open_blobs(root))
+    store = await open_store(store_url, settings or KernelSettings(), clock=clock, options=options)
+    blobs = Watched(await open_blobs(root, options), dies_at=dies_at)
     try:
         catalog = Catalog(
             Warehouse("main", root), store, blobs, clock, SystemRng(), tasks, CatalogSettings(), rows=delta_rows(store)

@@ -9,14 +9,18 @@ from typing import Any
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
+from lakepact.cli import app
 from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import SystemRng
 from lakepact.server.app import build
 from lakepact.settings import Settings
+from lakepact.upkeep.packing import Packer
 from lakepact.upkeep.reconcile import Depth, Reconciler
 from tests.support.asgi_client import AsgiClient
-from tests.support.upkeep import DAY_S, HOUR_S, Ahead, left_behind
+from tests.support.stores import place_for
+from tests.support.upkeep import DAY_S, HOUR_S, Ahead, Killed, left_behind
 from tests.wire import test_delta as delta
 from tests.wire.test_receipts import _rename as rename
 from tests.wire.world import Json, Wire, append, change, creation, set_properties, table_path
@@ -268,6 +272,24 @@ async def test_two_reconcilers_at_once_come_to_the_same(tmp_path: Path) -> None:
     assert files_in(wire) == there
 
 
+async def test_killed_before_any_of_its_writes_it_comes_to_the_same_in_the_end(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await a_life(wire)
+    there = files_in(wire)
+    remove(wire)
+    for dies_at in range(1, 1_000):
+        async with left_behind(wire.settings.store, wire.root, ahead_s=2 * HOUR_S, dies_at=dies_at) as left:
+            try:
+                await left.reconcile()
+            except Killed:
+                noted = {note["receipt"] for note in notes_in(wire).values()}
+                assert files_in(wire).keys() <= noted, "a receipt that comes late has its note, whatever happens"
+            else:
+                break
+    assert dies_at > 4
+    assert files_in(wire) == there
+
+
 async def test_what_a_registered_table_was_elsewhere_leaves_no_receipts_here(tmp_path: Path) -> None:
     """Its metadata log tells of commits that another catalog made."""
     async with Wire.opened(tmp_path) as wire:
@@ -386,6 +408,60 @@ async def test_versions_of_a_delta_table_after_a_rename_are_known_once_the_renam
             pass
         assert ((done := await left.reconcile()).written, done.problems) == (3, [])
     assert files_in(wire) == there
+
+
+async def test_on_nothing_but_object_storage(tmp_path: Path) -> None:
+    with place_for("s3-strict", tmp_path) as place:
+        cells, lake = f"{place.url}/cells", f"{place.url}/lake"
+        given = {"store_options": place.options, "warehouse": lake, "warehouse_options": place.options}
+        async with Wire.opened(tmp_path, store=cells, **given) as wire:
+            await a_life(wire)
+        async with left_behind(cells, lake, ahead_s=2 * HOUR_S, options=place.options) as left:
+            names = [one.name for one in await left.blobs.list("_catalog/events/")]
+            there = {name: await left.blobs.get(name) for name in names}
+            assert (await left.reconcile()).written == 0
+            for name in names:
+                await left.blobs.delete(name)
+            report = await left.reconcile(full=True)
+            assert (report.written, report.late, report.problems) == (14, 14, [])
+            assert {name: await left.blobs.get(name) for name in names} == there
+            assert ((again := await left.reconcile()).unchanged, again.written) == (again.tables, 0)
+            # And the day is packed, when it has ended.
+            packer = Packer({"main": left.blobs}, Ahead(3 * DAY_S), after_s=HOUR_S)
+            while await packer.pack_some():
+                pass
+            assert packer.done.receipts == 14 + 14, "those of the day, and those that came late"
+
+
+def test_the_command_says_what_it_found_in_words_and_by_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made() -> Wire:
+        async with Wire.opened(tmp_path) as wire:
+            await wire.namespace()
+            await wire.table()
+        return wire
+
+    wire = asyncio.run(made())
+    monkeypatch.setenv("LAKEPACT_DATA", wire.settings.data)
+    there = files_in(wire)
+    name = next(iter(there))
+    remove(wire, name)
+    done = CliRunner().invoke(app, ["reconcile"])
+    assert done.exit_code == 0, done.output
+    assert "2 tables, views and namespaces looked at (0 unchanged)" in done.output
+    assert "1 written (0 late)" in done.output
+    assert files_in(wire) == there
+    wire.path_of(f"{wire.root}/{name}").write_bytes(b"{")
+    told = CliRunner().invoke(app, ["reconcile", "--full"])
+    assert told.exit_code == 1
+    assert "damaged" in told.output and "lakepact reconcile --mend" in told.output
+    mended = CliRunner().invoke(app, ["reconcile", "--mend", "--json"])
+    assert mended.exit_code == 0, mended.output
+    assert orjson.loads(mended.stdout)["mended"] == 1
+    assert files_in(wire) == there
+    monkeypatch.setenv("LAKEPACT_RECEIPTS", "false")
+    assert CliRunner().invoke(app, ["reconcile"]).exit_code == 2
 
 
 async def test_the_server_does_it_by_itself_and_says_so_in_metrics(tmp_path: Path) -> None:

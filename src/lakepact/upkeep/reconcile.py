@@ -11,7 +11,7 @@ to the same.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,6 @@ import structlog
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.catalog import MARKING
-from lakepact.catalog.keys import family_of
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.receipts import CommittedChange, Receipt, changes_of, receipt_of
 from lakepact.errors import LakepactError
@@ -200,8 +199,11 @@ class Reconciler:
             after: str | None = None
             while True:
                 page = await self._store.scan(key_of(catalog.warehouse.name, family), after, _PAGE)
+                heads: list[tuple[Cell, Cell | None]] = [(cell, None) for cell in page.cells]
+                if family == DROPPED:
+                    heads = await self._heads(catalog, page.cells)
                 await side_by_side(
-                    lambda cell: self._cell(catalog, scribe, completed, cell, bounds), page.cells, _TABLES_AT_ONCE
+                    lambda head: self._cell(catalog, scribe, completed, *head, bounds), heads, _TABLES_AT_ONCE
                 )
                 looked_at += len(page.cells)
                 if looked_at >= _FLUSH_EVERY:
@@ -214,28 +216,24 @@ class Reconciler:
             completed.forget_unseen()
         await completed.flush()
 
-    async def _cell(self, catalog: Catalog, scribe: Scribe, completed: Completed, cell: Cell, bounds: Bounds) -> None:
+    async def _heads(self, catalog: Catalog, notes: Sequence[Cell]) -> list[tuple[Cell, Cell | None]]:
+        """For what dropped tables have left behind: the tombstones in their places, which know who dropped them."""
+        names = catalog.parts.keys
+        of = {Kind.TABLE: names.table, Kind.VIEW: names.view, Kind.DELTA: names.delta}
+        pointers = [(note, Pointer.from_json(note.value)) for note in notes if note.value is not None]
+        keys = {of[pointer.kind](pointer.id): note for note, pointer in pointers}
+        cells = await self._store.read(keys)
+        return [(cell, keys[key]) for key, cell in cells.items() if cell.value is None and cell.revision]
+
+    async def _cell(
+        self, catalog: Catalog, scribe: Scribe, completed: Completed, cell: Cell, note: Cell | None, bounds: Bounds
+    ) -> None:
         scribe.report.tables += 1
         try:
-            if family_of(cell.key) == DROPPED:
-                await self._dropped(catalog, scribe, completed, cell, bounds)
-            else:
-                await self._history(catalog, scribe, completed, cell, None, bounds)
+            await self._history(catalog, scribe, completed, cell, note, bounds)
         except LakepactError as error:
             scribe.report.failed += 1
             scribe.report.problem(f"{cell.key}: {error}")
-
-    async def _dropped(
-        self, catalog: Catalog, scribe: Scribe, completed: Completed, note: Cell, bounds: Bounds
-    ) -> None:
-        """What a dropped table has left behind, and the tombstone in its place, which knows who dropped it."""
-        assert note.value is not None, "a scan shows no tombstones"
-        pointer = Pointer.from_json(note.value)
-        keys = {Kind.TABLE: catalog.parts.keys.table, Kind.VIEW: catalog.parts.keys.view}
-        key = keys.get(pointer.kind, catalog.parts.keys.delta)(pointer.id)
-        tombstone = (await self._store.read([key]))[key]
-        if tombstone.value is None:
-            await self._history(catalog, scribe, completed, tombstone, note, bounds)
 
     async def _history(
         self,

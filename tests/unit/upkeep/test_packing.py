@@ -138,6 +138,16 @@ async def test_a_note_without_its_receipt_says_nothing() -> None:
     assert await world.packed(came) == {}
 
 
+async def test_a_receipt_that_somebody_has_copied_to_another_day_is_the_same_receipt_there() -> None:
+    world = World()
+    [one] = await world.put(1)
+    copy = receipt_name("table", world.noon_ms - DAY_MS, one.document["commit-key"])
+    await world.blobs.put(copy, one.to_bytes())
+    await world.pack()
+    for date in (world.day, date_of(world.noon_ms - DAY_MS)):
+        assert await world.packed(date) == {"iceberg": [1]}, "readers compare commit keys"
+
+
 async def test_a_damaged_receipt_is_left_out_and_named() -> None:
     world = World()
     await world.put(1, 2)
