@@ -22,6 +22,9 @@ from tests.crash.test_server import STORES
 from tests.support.server import Server, running_server
 
 WITHIN_S = 60.0
+OFTEN = {"LAKEPACT_UPKEEP_INTERVAL_S": "0.2"}
+"""The lease of the one that is killed ends soon, too."""
+
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -39,13 +42,13 @@ def test_killed_right_after_a_commit_no_receipt_is_missing_once_a_server_runs_ag
     warehouse = tmp_path / "data" / "warehouse"
     with STORES[store](tmp_path) as url:
         options = () if url is None else ("--store", url)
-        with running_server(tmp_path, *options) as server:
+        with running_server(tmp_path, *options, env=OFTEN) as server:
             (warehouse / "_catalog").write_bytes(b"in the way")
             expected = _commit(server)
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()
         (warehouse / "_catalog").unlink()
-        with running_server(tmp_path, *options, env={"LAKEPACT_UPKEEP_INTERVAL_S": "0.2"}):
+        with running_server(tmp_path, *options, env=OFTEN):
             _wait_for(lambda: expected <= receipts_in(warehouse).keys())
         there = receipts_in(warehouse)
         # All of them lost, and the server with them: by hand it is the same.

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 import structlog
 
 from lakepact.catalog.pointers import DELTA, ICEBERG
 from lakepact.catalog.receipts import EVENTS
-from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.ports import BlobStore, Clock
 from lakepact.upkeep.arrivals import arrivals_of
 from lakepact.upkeep.days import age_ms, days_in, entries_of, side_by_side
@@ -31,6 +30,7 @@ from lakepact.upkeep.segments import (
     committed_of,
     folder_of,
     key_of_name,
+    line_of,
     manifest_name,
     pack,
     receipt_in,
@@ -41,6 +41,9 @@ from lakepact.upkeep.steps import Steps
 MOST_RECEIPTS: Final = 20_000
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Of one segment, before it is packed. It is held in memory, and read by one task."""
+
+Line: TypeAlias = tuple[str, bytes]
+"""A receipt with its commit key before it."""
 
 _MOST_DAMAGED: Final = 1_000
 
@@ -125,27 +128,28 @@ class Packer:
         yield
 
     async def _pack_kind(
-        self, blobs: BlobStore, day: _Day, kind: str, found: AsyncIterator[Sequence[tuple[JsonObject, int]]]
+        self, blobs: BlobStore, day: _Day, kind: str, found: AsyncIterator[Sequence[Line]]
     ) -> AsyncIterator[None]:
-        held: list[JsonObject] = []
+        held: list[Line] = []
         size = number = 0
         async for page in found:
-            for document, length in page:
+            for key, line in page:
+                length = len(line) + 1
                 if held and (len(held) >= self._most_receipts or size + length > self._most_bytes):
                     day.segments.append(await _write(blobs, day.date, kind, number, held))
                     held, size, number = [], 0, number + 1
                     yield
-                held.append(document)
+                held.append((key, line))
                 size += length
         if held:
             day.segments.append(await _write(blobs, day.date, kind, number, held))
             yield
 
-    async def _loose(self, blobs: BlobStore, day: _Day, prefix: str) -> AsyncIterator[list[tuple[JsonObject, int]]]:
+    async def _loose(self, blobs: BlobStore, day: _Day, prefix: str) -> AsyncIterator[list[Line]]:
         async for page in entries_of(blobs, prefix):
             yield await _read(blobs, day, [entry.name for entry in page])
 
-    async def _late(self, blobs: BlobStore, day: _Day) -> AsyncIterator[list[tuple[JsonObject, int]]]:
+    async def _late(self, blobs: BlobStore, day: _Day) -> AsyncIterator[list[Line]]:
         async for page in entries_of(blobs, arrivals_of(day.date)):
             notes = await side_by_side(blobs.get, [entry.name for entry in page])
             yield await _read(blobs, day, [name for note in notes if (name := noted_name(note)) is not None])
@@ -162,23 +166,24 @@ def noted_name(note: bytes | None) -> str | None:
     return name if isinstance(name, str) and name.startswith(f"{EVENTS}/") else None
 
 
-async def _read(blobs: BlobStore, day: _Day, names: Sequence[str]) -> list[tuple[JsonObject, int]]:
-    """The receipts of these names and how long they are. A note's may be missing; what is damaged is left out."""
-    found: list[tuple[JsonObject, int]] = []
+async def _read(blobs: BlobStore, day: _Day, names: Sequence[str]) -> list[Line]:
+    """The receipts of these names. A note's may be missing; what is damaged is left out."""
+    found: list[Line] = []
     for name, data in zip(names, await side_by_side(blobs.get, names), strict=True):
         if data is None:
             continue
-        document = receipt_in(data, key_of_name(name))
+        key = key_of_name(name)
+        document = receipt_in(data, key)
         if document is None:
             day.damaged.append(name)
             _log.error("a receipt is damaged and was not packed; mend it: lakepact reconcile --mend", receipt=name)
         else:
-            found.append((document, len(data) + 1))
+            found.append((key, line_of(data, document)))
     return found
 
 
-async def _write(blobs: BlobStore, date: str, kind: str, number: int, receipts: Sequence[JsonObject]) -> Segment:
-    segment, data = pack(kind, number, receipts)
+async def _write(blobs: BlobStore, date: str, kind: str, number: int, lines: Sequence[Line]) -> Segment:
+    segment, data = pack(kind, number, lines)
     name = folder_of(date) + segment.name
     if not await blobs.put(name, data):
         # Another release of zlib may have packed the same into other bytes.

@@ -118,6 +118,9 @@ class Scribe:
 
         `of`: the metadata file it tells of, for the next pass to try again.
         """
+        if self._shelf.knows(name):
+            # By its record, and now by its table: it is counted once.
+            return None
         there = await self._shelf.has(name)
         if there is True:
             self.report.found += 1

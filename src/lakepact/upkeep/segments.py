@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -145,15 +145,18 @@ def receipt_in(data: bytes, key: str) -> JsonObject | None:
     return document
 
 
-def pack(kind: str, number: int, receipts: Iterable[JsonObject]) -> tuple[Segment, bytes]:
-    """The segment of these receipts, which are in the order of their commit keys, and its bytes."""
-    documents = list(receipts)
-    unpacked = b"".join(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE) for document in documents)
+def line_of(data: bytes, document: JsonObject) -> bytes:
+    """A receipt as a line: as it is in its file, unless somebody has written that in several lines."""
+    return data if b"\n" not in data else orjson.dumps(document)
+
+
+def pack(kind: str, number: int, lines: Sequence[tuple[str, bytes]]) -> tuple[Segment, bytes]:
+    """The segment of these lines, which are in the order of their commit keys and beside them, and its bytes."""
+    unpacked = b"\n".join([*(line for _, line in lines), b""])
     digest = hashlib.sha256(unpacked).hexdigest()
     packed = gzip.compress(unpacked, compresslevel=6, mtime=0)
     name = f"{kind}-{number:05}-{digest[:_NAME_HEX]}.jsonl.gz"
-    first, last = documents[0]["commit-key"], documents[-1]["commit-key"]
-    return Segment(name, len(documents), len(unpacked), len(packed), digest, first, last), packed
+    return Segment(name, len(lines), len(unpacked), len(packed), digest, lines[0][0], lines[-1][0]), packed
 
 
 def unpack(segment: Segment, data: bytes | None) -> list[JsonObject]:

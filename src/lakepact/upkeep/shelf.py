@@ -32,7 +32,7 @@ class Shelf:
 
     async def has(self, name: str) -> bool | NotAReceipt:
         """Whether the receipt of this name has been written, though it may be packed by now."""
-        if name in self._there:
+        if self.knows(name):
             return True
         key = key_of_name(name)
         data = await self._blobs.get(name)
@@ -42,6 +42,10 @@ class Shelf:
             self.put(name)
             return True
         return bytes.fromhex(key) in await self._keys(date_of_name(name))
+
+    def knows(self, name: str) -> bool:
+        """Whether it has been seen to be there before."""
+        return name in self._there
 
     def put(self, name: str) -> None:
         """It is there now."""
