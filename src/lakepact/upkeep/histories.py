@@ -178,25 +178,19 @@ async def _unsure(
     bounds: Bounds,
 ) -> None:
     """Versions of which only a record with its plan, or the receipt itself, knows which revision they were."""
-    renames = _MOST_RENAMES if anchor is None else min(first - anchor - len(steps), _MOST_RENAMES)
+    renames = min(1 if anchor is None else first - anchor - len(steps), _MOST_RENAMES)
     unknown = 0
     for place in range(from_place, len(steps)):
         step = steps[place]
         if step.ict_ms < bounds.since_ms:
             continue
-        witness = await scribe.witnesses.by_id(step.transaction_id)
-        changes = witness.changes if witness is not None else ()
-        mine = [change for change in changes if change.id == pointer.id and change.kind == Kind.DELTA]
-        if witness is not None and mine:
-            receipt = await scribe.of_change(mine[0], step.transaction_id, witness)
-            await scribe.settle(receipt.name, receipt.document["committed-ms"], _given(receipt))
-            continue
-        for revision in range(first - place, first - place - renames - 1, -1):
-            name = receipt_name(Kind.DELTA, step.ict_ms, commit_key(f"cell:{pointer.id}:{revision}"))
-            if await scribe.tells_of(name, _log_file(pointer, step.version)):
-                scribe.report.found += 1
-                break
-        else:
+        revisions = range(first - place, first - place - renames - 1, -1)
+        keys = [commit_key(f"cell:{pointer.id}:{revision}") for revision in revisions]
+        names = [receipt_name(Kind.DELTA, step.ict_ms, key) for key in keys]
+        told = [await scribe.tells_of(name, _log_file(pointer, step.version)) for name in names]
+        if any(told):
+            scribe.report.found += 1
+        elif not await _settle_by_record(scribe, pointer, step):
             unknown += 1
     if unknown:
         scribe.report.unreadable += unknown
@@ -204,6 +198,18 @@ async def _unsure(
             f"Delta table {pointer.id}: {unknown} versions have no receipt and cannot get one. It was renamed among "
             f"them, and the records that know when are trimmed"
         )
+
+
+async def _settle_by_record(scribe: Scribe, pointer: Pointer, step: _Step) -> bool:
+    """Whether the record of its transaction knows all about this version."""
+    witness = await scribe.witnesses.by_id(step.transaction_id)
+    changes = witness.changes if witness is not None else ()
+    for change in changes:
+        if change.id == pointer.id and change.kind == Kind.DELTA:
+            receipt = await scribe.of_change(change, step.transaction_id, witness)
+            await scribe.settle(receipt.name, receipt.document["committed-ms"], _given(receipt))
+            return True
+    return False
 
 
 def _log_file(pointer: Pointer, version: int) -> str:

@@ -170,12 +170,18 @@ class Reconciler:
         for change in witness.changes:
             try:
                 await self._settle_change(scribe, change, record.id, witness)
-            except LakepactError as error:
+            except Exception as error:
+                # Whatever it is, it must not keep the others from being looked at.
                 scribe.report.failed += 1
-                scribe.report.problem(f"transaction {record.id}: {error}")
+                scribe.report.problem(f"transaction {record.id}: {_told(error)}")
 
     async def _settle_change(
-        self, scribe: Scribe, change: CommittedChange, transaction_id: TransactionId, witness: Witness | None
+        self,
+        scribe: Scribe,
+        change: CommittedChange,
+        transaction_id: TransactionId,
+        witness: Witness | None,
+        since_ms: int = 0,
     ) -> Missing | None:
         async def make() -> Receipt:
             known = witness if witness is not None else await scribe.witnesses.by_id(transaction_id)
@@ -186,7 +192,8 @@ class Reconciler:
         sketch = receipt_of(
             change, transaction_id=transaction_id, tables=1, answer={}, metadata={"last-updated-ms": last_ms}
         )
-        return await scribe.settle(sketch.name, sketch.document["committed-ms"], make)
+        committed_ms: int = sketch.document["committed-ms"]
+        return await scribe.settle(sketch.name, committed_ms, make) if committed_ms >= since_ms else None
 
     # --- cells ---
 
@@ -231,9 +238,9 @@ class Reconciler:
         scribe.report.tables += 1
         try:
             await self._history(catalog, scribe, completed, cell, note, bounds)
-        except LakepactError as error:
+        except Exception as error:
             scribe.report.failed += 1
-            scribe.report.problem(f"{cell.key}: {error}")
+            scribe.report.problem(f"{cell.key}: {_told(error)}")
 
     async def _history(
         self,
@@ -256,7 +263,7 @@ class Reconciler:
             missing += await self._again(scribe, head, done)
         if done is None or done.revision != cell.revision or self._depth.everything:
             if change is not None and cell.writer is not None:
-                found = await self._settle_change(scribe, change, cell.writer, None)
+                found = await self._settle_change(scribe, change, cell.writer, None, bounds.since_ms)
                 missing += [found] if found is not None else []
             since = None if self._depth.everything else done
             if head is not None and head.pointer.kind is Kind.TABLE:
@@ -277,6 +284,10 @@ class Reconciler:
                 found = await scribe.settle(one.name, 0, _not_told)
             still += [found] if found is not None else []
         return still
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, LakepactError) else repr(error)
 
 
 async def _not_told() -> Receipt:

@@ -84,8 +84,8 @@ class Report:
     """The first hundred, in words."""
 
     def problem(self, text: str) -> None:
-        _log.warning("reconciling receipts", problem=text)
         if len(self.problems) < _MOST_PROBLEMS:
+            _log.warning("reconciling receipts", problem=text)
             self.problems.append(text)
 
 
@@ -109,6 +109,7 @@ class Scribe:
         self._shelf = Shelf(parts.blobs)
         self._clock = clock
         self._mend = mend
+        self._reported: set[str] = set()
         self._grace_ms = int(grace_s * 1000)
 
     async def settle(
@@ -129,22 +130,31 @@ class Scribe:
             return Missing(name, of, committed_ms, young=True)
         try:
             if isinstance(there, NotAReceipt) and not self._mend:
-                self.report.damaged += 1
-                self.report.problem(
-                    f"{name} is damaged: it is no receipt. It was left as it is; look at it, and have it written anew: "
-                    f"lakepact reconcile --mend"
-                )
+                if self._is_new(name):
+                    self.report.damaged += 1
+                    self.report.problem(
+                        f"{name} is damaged: it is no receipt. It was left as it is; look at it, and have it written "
+                        f"anew: lakepact reconcile --mend"
+                    )
                 return Missing(name, of, committed_ms)
             receipt = await make()
         except CannotTell as error:
-            self.report.unreadable += 1
-            self.report.problem(f"{name} cannot be written: {error}")
+            if self._is_new(name):
+                self.report.unreadable += 1
+                self.report.problem(f"{name} cannot be written: {error}")
             return Missing(name, of, committed_ms)
         if isinstance(there, NotAReceipt):
             await self._replace(receipt, there)
         else:
             await self._write(name, receipt)
         return None
+
+    def _is_new(self, name: str) -> bool:
+        """Whether this is the first time in this pass that something is amiss with it: it is reported once."""
+        if name in self._reported:
+            return False
+        self._reported.add(name)
+        return True
 
     async def _write(self, name: str, receipt: Receipt) -> None:
         if receipt.name != name and await self._shelf.has(receipt.name) is not False:
@@ -189,7 +199,7 @@ class Scribe:
         return receipt_of(
             exact or change,
             transaction_id=transaction_id,
-            tables=witness.tables if witness is not None else 1,
+            tables=await self._tables(witness) if witness is not None else 1,
             answer=witness.answer if witness is not None else await self._unknown(metadata, change.pointer),
             metadata=metadata,
         )
@@ -217,6 +227,20 @@ class Scribe:
         return receipt_of(
             change, transaction_id=None, tables=1, answer=await self._unknown(document, pointer), metadata=document
         )
+
+    async def _tables(self, witness: Witness) -> int:
+        """How many receipts its transaction leaves. An answer also names tables that were only looked at."""
+        if witness.changes or len(witness.locations) < 2:
+            return max(1, len(witness.changes))
+        made = 0
+        for location in witness.locations:
+            try:
+                uuid = (await self.files.table(location)).document["table-uuid"]
+                made += witness.made(location, uuid)
+            except (Refusal, Unreadable):
+                # A view, a Delta table, or a file that is gone: it was changed, most likely.
+                made += 1
+        return max(1, made)
 
     async def _document(self, location: str) -> JsonObject:
         try:

@@ -33,18 +33,18 @@ class Witness:
     """What a record says of the transaction that made a change."""
 
     transaction_id: TransactionId
-    tables: int
-    """How many receipts the transaction leaves."""
-
     answer: Mapping[str, Any]
     changes: tuple[CommittedChange, ...] = ()
     """All that it changed; empty if its record does not say any more."""
 
     @classmethod
     def of(cls, record: TransactionRecord) -> Witness:
-        changes = changes_of(record.writes)
-        answer = record.answer or {}
-        return cls(record.id, len(changes) or max(1, sum(1 for _ in _locations(answer))), answer, changes)
+        return cls(record.id, record.answer or {}, changes_of(record.writes))
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The metadata files that its answer names."""
+        return tuple(_locations(self.answer))
 
     def change(self, key: str) -> CommittedChange | None:
         """The one with this commit key."""
