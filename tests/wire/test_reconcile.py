@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import orjson
 import pytest
 from typer.testing import CliRunner
@@ -19,13 +21,13 @@ from lakepact.settings import Settings
 from lakepact.upkeep.packing import Packer
 from lakepact.upkeep.reconcile import Depth, Reconciler
 from tests.support.asgi_client import AsgiClient
+from tests.support.postgres import LazyPostgres
 from tests.support.stores import place_for
 from tests.support.upkeep import DAY_S, HOUR_S, Ahead, Killed, left_behind
 from tests.wire import test_delta as delta
 from tests.wire.test_receipts import _rename as rename
 from tests.wire.world import Json, Wire, append, change, creation, set_properties, table_path
 
-STORES = ["sqlite", "file"]
 FORGETTING = KernelSettings(trim_after_s=0.0)
 """A store whose records lose their plans at once."""
 
@@ -34,8 +36,28 @@ UNKNOWABLE = {"transaction-id", "event-id", "operation", "source", "lineage", "t
 """What a receipt cannot say when the record is gone."""
 
 
-def settings_of(store: str, folder: Path) -> dict[str, Any]:
-    return {} if store == "sqlite" else {"store": f"file://{folder / 'cells'}"}
+@pytest.fixture(params=["sqlite", "file", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres) -> dict[str, Any]:
+    """The settings of a server on each kind of store, which can be opened again when the server has gone."""
+    match request.param:
+        case "sqlite":
+            return {}
+        case "file":
+            return {"store": f"file://{tmp_path / 'cells'}"}
+        case _:
+            database = f"reconcile_{random.getrandbits(64):016x}"
+            asyncio.run(_create_database(postgres.url(), database))
+            return {"store": postgres.url().replace("/postgres?", f"/{database}?")}
+
+
+async def _create_database(url: str, database: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"CREATE DATABASE {database}")
+    await connection.close()
+
+
+def keeps_rows(wire: Wire) -> bool:
+    return not wire.settings.store.startswith("file:")
 
 
 def files_in(wire: Wire) -> dict[str, Json]:
@@ -80,16 +102,15 @@ async def a_life(wire: Wire) -> None:
     await wire.post("/namespaces/db/properties", {"updates": {"owner": "bob"}})
 
 
-@pytest.mark.parametrize("store", STORES)
-async def test_lost_receipts_are_written_as_they_were(store: str, tmp_path: Path) -> None:
-    async with Wire.opened(tmp_path, **settings_of(store, tmp_path)) as wire:
+async def test_lost_receipts_are_written_as_they_were(store: dict[str, Any], tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, **store) as wire:
         await a_life(wire)
-        if store == "sqlite":
+        if keeps_rows(wire):
             await delta.create(wire)
             assert (await delta.commit(wire, delta.add("a.parquet"))).status == 200
             assert (await delta.commit(wire, delta.add("b.parquet"))).status == 200
     there = files_in(wire)
-    assert len(there) == (18 if store == "sqlite" else 15)
+    assert len(there) == (18 if keeps_rows(wire) else 15)
     remove(wire)
     async with left_behind(wire.settings.store, wire.root) as left:
         report = await left.reconcile()
@@ -102,14 +123,13 @@ async def test_lost_receipts_are_written_as_they_were(store: str, tmp_path: Path
     assert not notes_in(wire)
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_without_the_records_plans_their_answers_and_the_metadata_log_tell_all_there_is(
-    store: str, tmp_path: Path
+    store: dict[str, Any], tmp_path: Path
 ) -> None:
     """A record keeps its plan for a day. What came before the last change of a cell is told by the metadata log."""
-    async with Wire.opened(tmp_path, **settings_of(store, tmp_path)) as wire:
+    async with Wire.opened(tmp_path, **store) as wire:
         await a_life(wire)
-        if store == "sqlite":
+        if keeps_rows(wire):
             await delta.create(wire)
             assert (await delta.commit(wire, delta.add("a.parquet"))).status == 200
             assert (await delta.commit(wire, delta.add("b.parquet"))).status == 200
