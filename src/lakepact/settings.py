@@ -170,6 +170,27 @@ class Settings(BaseSettings):
     receipts: bool = Field(
         default=True, description="Whether every committed change leaves a receipt in the warehouse."
     )
+    reconcile_interval_s: float = Field(
+        default=900.0,
+        description="How often a server looks for committed changes without a receipt.",
+        gt=0,
+        allow_inf_nan=False,
+    )
+    reconcile_depth: int = Field(
+        default=10_000, description="Versions of one table that a pass of the reconciler looks at.", gt=0
+    )
+    pack_after_s: float = Field(
+        default=21_600.0,
+        description="How long a day has ended before its receipts are packed into segments.",
+        ge=7_200,
+        allow_inf_nan=False,
+    )
+    loose_receipt_days: int = Field(
+        default=90, description="How long receipts are kept as single files beside the segments of their day.", gt=0
+    )
+    receipt_days: int = Field(
+        default=90, description="How long receipts are kept, once they are in the projections. 0: for ever.", ge=0
+    )
     mirrors: list[MirrorEngine] = Field(
         default=["delta_log"],
         description="Which engines follow tables: `delta_log`, `duckdb`. A warehouse or a table may say otherwise.",

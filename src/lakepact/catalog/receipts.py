@@ -28,6 +28,8 @@ from lakepact.kernel.model import Value, Write
 
 FORMAT: Final = 1
 NAMESPACE: Final = "namespace"
+EVENTS: Final = f"{OWN_FOLDER}/events"
+_NO_TRANSACTION: Final = "00000000-0000-0000-0000-000000000000"
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
@@ -41,7 +43,8 @@ class CommittedChange:
 
     kind: str
     id: str
-    revision: int
+    revision: int | None
+    """None: it was committed so long ago that nobody can count any more."""
     change: Change
     identifier: Identifier | None
     namespace: tuple[str, ...]
@@ -95,18 +98,22 @@ def changes_of(writes: Iterable[Write]) -> tuple[CommittedChange, ...]:
 def receipt_of(
     change: CommittedChange,
     *,
-    transaction_id: TransactionId,
+    transaction_id: TransactionId | None,
     tables: int,
     answer: Mapping[str, Any],
     metadata: JsonObject | None,
 ) -> Receipt:
-    """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one."""
+    """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one.
+
+    Without a transaction nobody knows any more which one it was: then the change has metadata with a time, and is told
+    of for itself.
+    """
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
     committed_ms = _committed_ms(change, metadata, transaction_id)
     document: JsonObject = {
         "format": FORMAT,
-        "event-id": str(uuid.uuid5(uuid.UUID(transaction_id), key)),
+        "event-id": str(uuid.uuid5(uuid.UUID(transaction_id or _NO_TRANSACTION), key)),
         "commit-key": key,
         "kind": change.kind,
         "change": change.change,
@@ -128,21 +135,37 @@ def receipt_of(
         "inputs": source.get("inputs", []),
         "checks": source.get("checks", []),
     }
-    date = datetime.fromtimestamp(committed_ms / 1000, UTC).strftime("%Y-%m-%d")
-    format_ = DELTA if change.kind == Kind.DELTA else ICEBERG
-    return Receipt(f"{OWN_FOLDER}/events/{date}/{format_}/committed/{key}.json", document)
+    return Receipt(receipt_name(change.kind, committed_ms, key), document)
 
 
-def _committed_ms(change: CommittedChange, metadata: JsonObject | None, transaction_id: TransactionId) -> int:
-    """By the metadata, where it has a time that has a date: a registered file may say anything."""
+def receipt_name(kind: str, committed_ms: int, key: str) -> str:
+    """The place of a receipt in its warehouse."""
+    format_ = DELTA if kind == Kind.DELTA else ICEBERG
+    return f"{EVENTS}/{date_of(committed_ms)}/{format_}/committed/{key}.json"
+
+
+def date_of(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def has_date(at_ms: object) -> bool:
+    """Whether a receipt can be dated by this: a registered file may say anything."""
+    return isinstance(at_ms, int) and 0 < at_ms <= _LAST_MS
+
+
+def _committed_ms(change: CommittedChange, metadata: JsonObject | None, transaction_id: TransactionId | None) -> int:
+    """By the metadata, where it has a time that has a date."""
+    last_updated_ms: Any
     if not change.made_its_metadata:
-        return timestamp_ms(transaction_id)
-    if change.kind == Kind.DELTA and change.pointer is not None:
+        last_updated_ms = None
+    elif change.kind == Kind.DELTA and change.pointer is not None:
         last_updated_ms = change.pointer.summary.get("ict-ms")
     else:
         last_updated_ms = (metadata or {}).get("last-updated-ms")
-    if isinstance(last_updated_ms, int) and 0 < last_updated_ms <= _LAST_MS:
-        return last_updated_ms
+    if has_date(last_updated_ms):
+        return int(last_updated_ms)
+    if transaction_id is None:
+        raise ValueError(f"a change of {change.id} has neither a transaction nor metadata with a time")
     return timestamp_ms(transaction_id)
 
 

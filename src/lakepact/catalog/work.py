@@ -92,6 +92,11 @@ class NewFile:
 ReadsMany: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Cell]]]
 
 
+def unique_name(transaction_id: TransactionId, table_id: str, attempt: str) -> str:
+    """It follows from who made the file, so that it can be told who has."""
+    return str(uuid.uuid5(uuid.UUID(transaction_id), f"{table_id}/{attempt}"))
+
+
 class Draft:
     """What one attempt has read and means to write."""
 
@@ -148,7 +153,7 @@ class Draft:
 
     def unique_name(self, table_id: str) -> str:
         """What tells this attempt's metadata file of this table from every other one."""
-        return str(uuid.uuid5(uuid.UUID(self.transaction_id), f"{table_id}/{self._attempt}"))
+        return unique_name(self.transaction_id, table_id, self._attempt)
 
     @property
     def changes_nothing(self) -> bool:

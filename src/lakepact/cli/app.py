@@ -20,6 +20,7 @@ from lakepact.cli import (
     history,
     mirror,
     namespaces,
+    reconcile,
     run,
     serve,
     store,
@@ -63,6 +64,7 @@ app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
+app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)

@@ -37,6 +37,7 @@ from lakepact.server.tracing import Asgi, Tracing, open_tracing
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.lease import Lease
+from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
 
@@ -233,7 +234,35 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
             on_failed=metrics.receipt_failed,
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
+        opened.jobs.update(_receipt_jobs(opened, catalogs))
     return catalogs, watch
+
+
+def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:
+    """What receipts want beside being written: to be missed, packed and, in the end, removed."""
+    settings, metrics = opened.settings, opened.metrics
+    return receipt_jobs(
+        catalogs,
+        opened.store,
+        opened.clock,
+        opened.rng,
+        ReceiptSettings(
+            reconcile_interval_s=settings.reconcile_interval_s,
+            reconcile_depth=settings.reconcile_depth,
+            pack_after_s=settings.pack_after_s,
+            loose_receipt_days=settings.loose_receipt_days,
+            receipt_days=settings.receipt_days,
+        ),
+        on_reconciled=lambda report: metrics.reconciled(
+            written=report.written,
+            late=report.late,
+            damaged=report.damaged,
+            unreadable=report.unreadable,
+            failed=report.failed,
+        ),
+        on_packed=metrics.receipts_packed,
+        on_removed=metrics.receipts_removed,
+    )
 
 
 def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None) -> list[Route]:

@@ -39,6 +39,7 @@ _MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
 _LAGS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 30_000, 60_000, 300_000)
 _ENGINES: Final = ("delta_log", "duckdb")
 _KINDS_OF_FAILURE: Final = ("error", "conflict", "dead")
+_RECONCILED: Final = ("written", "late", "damaged", "unreadable", "failed")
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -108,6 +109,28 @@ class Metrics:
             "lakepact_receipts",
             "Receipts by result: written or failed. One that failed is tried again.",
             ["result"],
+            registry=self.registry,
+        )
+        reconciled = Counter(
+            "lakepact_receipts_reconciled",
+            "What the reconciler met: receipts written that were missing, written late, that are damaged, or of which "
+            "nothing can be read any more; and failed, what it could not look at.",
+            ["result"],
+            registry=self.registry,
+        )
+        self._reconciled = {result: reconciled.labels(result) for result in _RECONCILED}
+        self._reconciled_at = Gauge(
+            "lakepact_receipts_reconciled_timestamp_seconds",
+            "When the reconciler came to the end of a pass, in seconds since 1970.",
+            multiprocess_mode="max",
+            registry=self.registry,
+        )
+        self._packed = Counter(
+            "lakepact_receipts_packed", "Receipts packed into the segments of their day.", registry=self.registry
+        )
+        self._removed = Counter(
+            "lakepact_receipts_removed",
+            "Files of receipts removed at the end of their retention.",
             registry=self.registry,
         )
         lags = Histogram(
@@ -185,6 +208,18 @@ class Metrics:
 
     def receipt_failed(self) -> None:
         self._failed.inc()
+
+    def reconciled(self, **counts: int) -> None:
+        """A pass of the reconciler has come to its end, with this many of each result."""
+        for result, count in counts.items():
+            self._reconciled[result].inc(count)
+        self._reconciled_at.set_to_current_time()
+
+    def receipts_packed(self, count: int) -> None:
+        self._packed.inc(count)
+
+    def receipts_removed(self, files: int) -> None:
+        self._removed.inc(files)
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""

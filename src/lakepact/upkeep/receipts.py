@@ -32,6 +32,7 @@ from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
+from lakepact.upkeep.arrivals import put_receipt
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
 """How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
@@ -189,7 +190,7 @@ class Receipts:
         metadata = await self._metadata(catalog, change)
         receipt = receipt_of(change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata)
         # False: there is one already, perhaps with fewer details. The first one stays.
-        await catalog.parts.blobs.put(receipt.name, receipt.to_bytes())
+        await put_receipt(catalog.parts.blobs, self._clock, receipt)
         self._on_written()
 
     async def _metadata(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:

@@ -1,0 +1,76 @@
+"""The receipts of one warehouse: whether one is there, loose or in a segment."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from lakepact.kernel.ports import BlobStore
+from lakepact.upkeep.segments import Manifest, date_of_name, folder_of, key_of_name, manifest_name, receipt_in, unpack
+
+_DAYS_REMEMBERED: Final = 2
+"""Of packed days whose keys are held in memory: a day may have a million."""
+
+_MOST_REMEMBERED: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class NotAReceipt:
+    """Something lies in the place of a receipt and is none."""
+
+    data: bytes
+
+
+class Shelf:
+    """Made anew for every pass, so that nothing it remembers is old."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self._packed: OrderedDict[str, frozenset[bytes]] = OrderedDict()
+        self._there: OrderedDict[str, None] = OrderedDict()
+
+    async def has(self, name: str) -> bool | NotAReceipt:
+        """Whether the receipt of this name has been written, though it may be packed by now."""
+        if self.knows(name):
+            return True
+        key = key_of_name(name)
+        data = await self._blobs.get(name)
+        if data is not None and receipt_in(data, key) is None:
+            return NotAReceipt(data)
+        if data is not None:
+            self.put(name)
+            return True
+        return bytes.fromhex(key) in await self._keys(date_of_name(name))
+
+    def knows(self, name: str) -> bool:
+        """Whether it has been seen to be there before."""
+        return name in self._there
+
+    def put(self, name: str) -> None:
+        """It is there now."""
+        self._there[name] = None
+        if len(self._there) > _MOST_REMEMBERED:
+            self._there.popitem(last=False)
+
+    async def _keys(self, date: str) -> frozenset[bytes]:
+        known = self._packed.get(date)
+        if known is not None:
+            self._packed.move_to_end(date)
+            return known
+        keys: set[bytes] = set()
+        manifest = await read_manifest(self._blobs, date)
+        for segment in manifest.segments if manifest is not None else ():
+            receipts = unpack(segment, await self._blobs.get(folder_of(date) + segment.name))
+            keys.update(bytes.fromhex(receipt["commit-key"]) for receipt in receipts)
+        self._packed[date] = frozenset(keys)
+        if len(self._packed) > _DAYS_REMEMBERED:
+            self._packed.popitem(last=False)
+        return self._packed[date]
+
+
+async def read_manifest(blobs: BlobStore, date: str) -> Manifest | None:
+    """What the day was packed into; None if it was not."""
+    name = manifest_name(date)
+    data = await blobs.get(name)
+    return None if data is None else Manifest.read(name, data)
