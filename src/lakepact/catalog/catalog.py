@@ -12,6 +12,7 @@ from typing import Final
 
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_tables import DeltaCommit
+from lakepact.catalog.dropped import Dropped
 from lakepact.catalog.errors import NamespaceNotEmpty, NoSuchNamespace
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
@@ -22,10 +23,10 @@ from lakepact.catalog.pointers import Kind
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
-from lakepact.catalog.work import Call, Done, Draft, Worker
+from lakepact.catalog.work import Call, Done, Draft, Plan, Worker
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import Contended
-from lakepact.iceberg.requests import Commit
+from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import State, Transaction, TransactionRecord
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
@@ -34,6 +35,9 @@ _DROP_ATTEMPTS: Final = 10
 
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
+
+COLLECTING: Final = "collect"
+"""The operation of a step of collection: what it writes are notes about what was dropped before."""
 
 
 class Catalog(Operations):
@@ -74,6 +78,9 @@ class Catalog(Operations):
         )
         super().__init__(parts, MainCells(store), worker)
         self.transactions = Transactions(parts, mark=self._mark, on_committed=self._after_commit)
+        self.dropped = Dropped(
+            parts.keys, warehouse, self._names, self._namespaces, files, self._cells, settings.max_page
+        )
 
     async def drop_namespace(self, call: Call, namespace: Sequence[str]) -> Done:
         check_namespace(namespace)
@@ -92,6 +99,16 @@ class Catalog(Operations):
                     )
                 raise
         raise Contended(f"others keep creating in namespace {'.'.join(namespace)}; nothing was dropped, try again")
+
+    async def undrop(
+        self, call: Call, identifier: Identifier | None, table_id: str | None = None, target: Identifier | None = None
+    ) -> Done:
+        """Bring back a table or view: the one with this id, or the one dropped last under this name."""
+        return await self._worker.perform(call, lambda draft: self.dropped.undrop(draft, identifier, table_id, target))
+
+    async def collect_step(self, plan: Plan) -> Done:
+        """A step of collection: it changes nothing anybody sees, and leaves no receipt."""
+        return await self._worker.perform(Call(self.new_id(), COLLECTING), plan)
 
     async def commit_table(self, call: Call, commit: Commit) -> Done:
         await self._spare_pinned([commit])

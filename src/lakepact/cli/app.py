@@ -16,6 +16,7 @@ from lakepact.cli import (
     configuration,
     delta,
     demo,
+    dropped,
     graph,
     history,
     mirror,
@@ -62,12 +63,14 @@ tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
+app.command("dropped")(dropped.dropped)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
 app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
+app.command("undrop")(dropped.undrop)
 mirror_app.command("retry")(mirror.retry)
 mirror_app.command("run")(mirror.run)
 mirror_app.command("status")(mirror.status)

@@ -198,6 +198,8 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
         deadline_s=settings.request_deadline_s,
         cache_bytes=settings.metadata_cache_bytes,
         multi_table=settings.multi_table_transactions,
+        drop_retention_s=settings.drop_retention_s,
+        longest_transaction_s=settings.max_ttl_s,
     )
     catalogs = {
         name: Catalog(
