@@ -75,6 +75,9 @@ class Keys:
     def all_dropped(self) -> Key:
         return key_of(self._warehouse, "dropped")
 
+    def all_locations(self) -> Key:
+        return key_of(self._warehouse, "locations")
+
     def all_staged_locations(self) -> Key:
         return key_of(self._warehouse, "staged")
 

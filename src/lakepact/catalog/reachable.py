@@ -27,7 +27,9 @@ from lakepact.catalog.overlay import belongs_to
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.staged import STAGED, StagedNote
 from lakepact.delta.actions import Add
+from lakepact.delta.ports import MirrorState
 from lakepact.delta.protocol import is_managed
+from lakepact.delta.retention import deleted_file_retention_ms
 from lakepact.errors import SnapshotTooOld, TransactionError
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
@@ -36,7 +38,7 @@ from lakepact.kernel.model import State, TransactionRecord
 ALIVE: Final = (State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
 """The states of a transaction that may still be committed, or read in."""
 
-_PHASES: Final = ("transactions", "dropped", "tables", "views", "delta", "dropped-again")
+_PHASES: Final = ("transactions", "dropped", "tables", "views", "delta", "dropped-again", "mirrored")
 _POINTERS: Final = ("tables", DELTA_CELLS)
 _PAGE: Final = 500
 
@@ -54,6 +56,9 @@ class Why(StrEnum):
 
     RELEASED = "released"
     """Dropped long ago, without a wish to have its files deleted."""
+
+    MIRRORED = "mirrored"
+    """A copy shows the table like this, and may be behind."""
 
     PURGING = "purging"
     """Dropped, and its files are on their way out. That is not for others to do."""
@@ -135,6 +140,8 @@ class Reachable:
                 items, following = await self._transactions(place)
             case "tables" | "views" | "delta":
                 items, following = await self._pointers(place)
+            case "mirrored":
+                items, following = await self._mirrored(), None
             case _:
                 items, following = await self._dropped(place)
         if following is None and place.phase != _PHASES[-1]:
@@ -182,6 +189,14 @@ class Reachable:
                 why = Why.PURGING if one.purging else Why.RELEASED if one.released_ms is not None else Why.DROPPED
                 found.append(_reached(why, one.pointer))
         return found, None if page.after is None else _Place(place.phase, page.after)
+
+    async def _mirrored(self) -> list[Reached]:
+        # A copy of a Delta table is found by how far it has come: see `delta_files`.
+        return [
+            Reached(Why.MIRRORED, Kind.TABLE, one.metadata_location, one.location, one.metadata_location)
+            for one in await self._parts.watch.mirrored(self._parts.warehouse.name)
+            if not one.delta
+        ]
 
     # --- what only an open transaction sees ---
 
@@ -255,12 +270,23 @@ class Reachable:
             current = max(seen, default=-1)
         else:
             current = int(value["version"])
+        keep_ms = max(keep_ms, await self._retention_ms(table_id, current))
         first = await rows.version_at(table_id, parts.clock.now_ms() - keep_ms)
-        begin = min([-1 if first is None else first, *seen])
+        copies = [
+            row.mirrored_version
+            for row in await rows.mirror_status(table_id=table_id)
+            if row.state is not MirrorState.OFF and row.mirrored_version >= 0
+        ]
+        begin = min([-1 if first is None else first, *seen, *copies])
         found = {one.path for one in await rows.files(table_id, begin)} if begin >= 0 else set()
         for version in await rows.since(table_id, begin, current):
             found.update(action.path for action in version.actions if isinstance(action, Add))
         return sorted(found | staged)
+
+    async def _retention_ms(self, table_id: str, version: int) -> int:
+        """For how long the table itself wants to keep removed files."""
+        metadata = (await needed(self._parts.rows).contents(table_id, version)).metadata
+        return deleted_file_retention_ms({} if metadata is None else metadata.configuration)
 
     async def _versions_inside(self, table_id: str, key: Key) -> tuple[list[int], set[str]]:
         """The versions at which open transactions see a table, and the files that they have staged for it."""

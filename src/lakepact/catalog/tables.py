@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid as uuids
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,9 @@ from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
 from lakepact.iceberg import names as words
 from lakepact.iceberg.draft import Context
 from lakepact.iceberg.errors import InvalidMetadata, InvalidUpdate, StaleUpdate
+from lakepact.iceberg.expiry import Expired, expired
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.files import collects
 from lakepact.iceberg.finish import Applied
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
@@ -287,6 +289,20 @@ class Tables:
         draft.write(key, new.to_json())
         draft.commits.setdefault(key, []).append(commit)
         return Changed(identifier, new.metadata_location)
+
+    async def expire(self, draft: Draft, identifier: Identifier, in_use: Collection[int]) -> JsonObject:
+        """Remove what the table's own properties let go of. What that is follows from the version it is removed from:
+        one that moves meanwhile is judged again."""
+        pointer = await self._names.table(draft, identifier)
+        base = (await self._files.table(pointer.metadata_location)).document
+        gone = expired(base, draft.now_ms, in_use) if collects(base) else Expired((), ())
+        if gone:
+            updates = [
+                *(Update(words.REMOVE_SNAPSHOT_REF, {"ref-name": name}) for name in gone.refs),
+                Update(words.REMOVE_SNAPSHOTS, {"snapshot-ids": list(gone.snapshots)}),
+            ]
+            await self._change_old(draft, identifier, Commit(identifier, (), tuple(updates)), pointer)
+        return {"snapshots": list(gone.snapshots), "refs": list(gone.refs)}
 
     def _next(self, draft: Draft, pointer: Pointer, applied: Applied) -> Pointer:
         """The pointer to the next version, whose file goes into the draft."""

@@ -17,6 +17,7 @@ from lakepact.cli import (
     delta,
     demo,
     dropped,
+    gc,
     graph,
     history,
     mirror,
@@ -93,6 +94,7 @@ transactions_app.command("list")(transactions.list_)
 transactions_app.command("show")(transactions.show)
 app.add_typer(config_app, name="config")
 app.add_typer(delta.delta_app, name="delta")
+app.add_typer(gc.gc_app, name="gc")
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")

@@ -395,7 +395,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Reachable": document(
         {
-            "why": {"enum": ["live", "pinned", "staged", "dropped", "released", "purging"]},
+            "why": {"enum": ["live", "pinned", "staged", "dropped", "released", "mirrored", "purging"]},
             "kind": _KIND,
             "id": TEXT,
             "name": nullable(TEXT),
