@@ -1,4 +1,5 @@
-"""The search for orphans takes what nothing leads to, and only that."""
+"""The search for orphans takes what nothing leads to, and only that. A search is many small jobs of Spark, so each of
+these tests says much about one."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from typer.testing import CliRunner
 import lakepact.client
 from lakepact.cli.app import app
 from lakepact.client import Lake as Client
+from lakepact.client.delta import DeltaChange
+from lakepact.delta.actions import Add, Remove
 from lakepact.errors import InvalidRequest, Unreadable
 from lakepact.spark.jobs.orphans import Found, Wish, search
 from tests.support.spark import Lake, path_of
 
-ANY_AGE = Wish(0.0, unsafe_any_age=True)
+ANY_AGE = Wish(0.0, unsafe_any_age=True, parts=2)
 DELTA_SCHEMA = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+RETENTION = "delta.deletedFileRetentionDuration"
 
 
 @pytest.fixture
@@ -29,9 +33,12 @@ def client(lake: Lake) -> Iterator[Client]:
         yield connected
 
 
-def files_of(lake: Lake, table: str) -> set[Path]:
-    folder = path_of(lake.metadata(table)["location"])
+def files_below(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")}
+
+
+def files_of(lake: Lake, table: str) -> set[Path]:
+    return files_below(path_of(lake.metadata(table)["location"]))
 
 
 def stray(lake: Lake, table: str, *names: str) -> set[Path]:
@@ -50,153 +57,117 @@ def run(lake: Lake, client: Client, wish: Wish = ANY_AGE, **more: Any) -> Found:
     return search(lake.spark, client, wish, **more)
 
 
+def adding(path: str) -> Add:
+    return Add(path, {}, 7, 1, True)
+
+
 def test_what_nothing_leads_to_goes_and_everything_else_stays(lake: Lake, db: str, client: Client) -> None:
-    lake.fill(f"lake.{db}.t", 1, 2, options="PARTITIONED BY (name)")
-    lake.sql(
-        f"ALTER TABLE lake.{db}.t CREATE TAG old AS OF VERSION {
-            lake.one(f'SELECT min(snapshot_id) FROM lake.{db}.t.snapshots')
-        }"
-    )
+    # Branches, tags, statistics.
+    lake.fill(f"lake.{db}.t", 1, options="PARTITIONED BY (name)")
+    lake.sql(f"ALTER TABLE lake.{db}.t CREATE TAG old")
+    lake.sql(f"INSERT OVERWRITE lake.{db}.t VALUES (2, 'n1')")
     lake.sql(f"ALTER TABLE lake.{db}.t CREATE BRANCH side")
     lake.sql(f"INSERT INTO lake.{db}.t.branch_side VALUES (3, 'side')")
-    lake.fill(f"lake.{db}.u", 7)
-    lake.sql(f"CALL lake.system.compute_table_stats(table => '{db}.u')")
-    kept = files_of(lake, f"{db}.t") | files_of(lake, f"{db}.u")
+    lake.sql(f"CALL lake.system.compute_table_stats(table => '{db}.t')")
+    for table in ("staged", "moved", "prepared", "gone"):
+        lake.fill(f"lake.{db}.{table}", 1)
+    delta = client.delta.create(f"{db}.d", DELTA_SCHEMA, configuration={RETENTION: "interval 0 seconds"}, mirrors=())
+    # What transactions have staged, have prepared, and still see; and what one has given up.
+    given_up = client.transaction().begin()
+    lake.attach("given_up", uri=lake.server.url, warehouse=given_up.warehouse)
+    lake.sql(f"INSERT INTO given_up.{db}.staged VALUES (3, 'never')")
+    given_up.abort()
+    tx = client.transaction(isolation="snapshot").begin()
+    lake.attach("inside", uri=lake.server.url, warehouse=tx.warehouse)
+    lake.sql(f"INSERT INTO inside.{db}.staged VALUES (2, 'staged')")
+    lake.sql(f"CREATE TABLE inside.{db}.made AS SELECT 5 AS id")
+    lake.sql(f"INSERT OVERWRITE lake.{db}.moved VALUES (9, 'new')")
+    lake.sql(f"ALTER TABLE lake.{db}.moved SET TBLPROPERTIES ('history.expire.max-snapshot-age-ms'='0')")
+    prepared = client.transaction().begin()
+    lake.attach("stalled", uri=lake.server.url, warehouse=prepared.warehouse)
+    lake.sql(f"INSERT INTO stalled.{db}.prepared VALUES (2, 'prepared')")
+    assert lake.rest("POST", f"transactions/{prepared.id}/prepare", {}).status == 200
+    # What was dropped, and can come back.
+    rows = lake.sql(f"SELECT * FROM lake.{db}.gone")
+    client.tables.drop(f"{db}.gone", purge=True)
+    # A Delta table: live files, removed ones, staged ones.
+    place = path_of(delta.location)
+    (place / "p=a b").mkdir(parents=True)
+    (place / "_delta_log").mkdir(exist_ok=True)
+    names = {"live.parquet", "removed.parquet", "staged.parquet", "p=a b/x.parquet", "_delta_log/other"}
+    for name in names | {"lost.parquet"}:
+        (place / name).write_bytes(b"nothing")
+    added = [adding(one) for one in ("live.parquet", "removed.parquet", "p=a%20b/x.parquet")]
+    client.delta.commit(DeltaChange(f"{db}.d", added))
+    client.delta.commit(DeltaChange(f"{db}.d", [Remove("removed.parquet", 1)]))
+    tx.delta.commit(DeltaChange(f"{db}.d", [adding("staged.parquet")]))
+
+    live = {f"{db}.{table}" for table in ("t", "staged", "moved", "prepared")}
+    kept = {path for table in live for path in files_of(lake, table)}
     strays = stray(lake, f"{db}.t", "data/name=n1/lost.parquet", "metadata/lost.avro", "data/deep/er/and/er/x.parquet")
-    dry = run(lake, client, Wish(0.0, dry_run=True, unsafe_any_age=True))
+    dry = run(lake, client, Wish(0.0, dry_run=True, unsafe_any_age=True, parts=2))
     mine = next(one for one in dry.tables if one.table == f"{db}.t")
     assert (mine.files, mine.bytes, mine.failed) == (3, 21, 0)
     assert all(path.is_file() for path in strays | kept)
+
     done = run(lake, client)
     assert not any(path.exists() for path in strays)
-    assert files_of(lake, f"{db}.t") | files_of(lake, f"{db}.u") == kept
-    assert lake.ids(f"other.{db}.t") == [1, 2]
-    assert lake.ids(f"other.{db}.t.branch_side") == [1, 2, 3]
+    lost = kept - {path for table in live for path in files_of(lake, table)}
+    # What was given up: its data, its manifest and list, and the metadata of the one step. And of the one that is
+    # prepared the metadata of its steps, which nobody reads any more.
+    assert sorted((path.parts[-3].split("-")[0], path.suffix) for path in lost) == [
+        ("prepared", ".json"),
+        ("staged", ".avro"),
+        ("staged", ".avro"),
+        ("staged", ".json"),
+        ("staged", ".parquet"),
+    ]
     told = [
         orjson.loads(line) for part in path_of(done.report).glob("*.jsonl") for line in part.read_bytes().splitlines()
     ]
-    assert strays <= {path_of(one["path"]) for one in told}
-    assert {one["rule"] for one in told} == {"orphans"} and all(one["why"] for one in told)
-    # Again there is nothing.
-    assert run(lake, client).files == 0
+    assert strays | lost <= {path_of(one["path"]) for one in told}
+    assert {one["rule"] for one in told} == {"orphans"} and all(one["why"] and one["table"] for one in told)
+    # The server keeps what its longest transaction may have seen, whatever the Delta table says.
+    assert files_below(place) == {place / name for name in names}
 
-
-def test_what_transactions_have_staged_and_still_see_stays(lake: Lake, db: str, client: Client) -> None:
-    lake.fill(f"lake.{db}.t", 1)
-    lake.fill(f"lake.{db}.moved", 1)
-    with client.transaction() as tx:
-        lake.attach("inside", uri=lake.server.url, warehouse=tx.warehouse)
-        lake.sql(f"INSERT INTO inside.{db}.t VALUES (2, 'staged')")
-        lake.sql(f"CREATE TABLE inside.{db}.made AS SELECT 5 AS id")
-        assert lake.ids(f"inside.{db}.moved") == [1]
-        # Outside the table moves on, and lets go of what the transaction sees.
-        lake.sql(f"INSERT OVERWRITE lake.{db}.moved VALUES (9, 'new')")
-        strays = stray(lake, f"{db}.t", "data/lost.parquet")
-        run(lake, client)
-        assert not any(path.exists() for path in strays)
-        assert lake.ids(f"inside.{db}.t") == [1, 2]
-        assert lake.ids(f"inside.{db}.made") == [5]
-        assert lake.ids(f"inside.{db}.moved") == [1]
-    assert lake.ids(f"other.{db}.t") == [1, 2]
+    assert lake.ids(f"other.{db}.t") == [2]
+    assert lake.ids(f"other.{db}.t.tag_old") == [1]
+    assert lake.ids(f"other.{db}.t.branch_side") == [2, 3]
+    assert lake.ids(f"inside.{db}.staged") == [1, 2]
+    assert lake.ids(f"inside.{db}.made") == [5]
+    assert lake.ids(f"inside.{db}.moved") == [1]
+    tx.commit()
+    prepared.commit()
+    assert lake.ids(f"other.{db}.staged") == [1, 2]
     assert lake.ids(f"other.{db}.made") == [5]
-    # What an aborted one has staged for a table that is there is nobody's.
-    before = files_of(lake, f"{db}.t")
-    tx = client.transaction().begin()
-    lake.attach("given_up", uri=lake.server.url, warehouse=tx.warehouse)
-    lake.sql(f"INSERT INTO given_up.{db}.t VALUES (3, 'never')")
-    assert files_of(lake, f"{db}.t") > before
-    tx.abort()
-    run(lake, client)
-    assert files_of(lake, f"{db}.t") <= before
-    assert lake.ids(f"other.{db}.t") == [1, 2]
+    assert lake.ids(f"other.{db}.prepared") == [1, 2]
+    # The same rows in Spark and in PyIceberg.
+    assert client.tables.undrop(f"{db}.gone") == (db, "gone")
+    assert lake.sql(f"SELECT * FROM other.{db}.gone") == rows
+    scanned = client.pyiceberg().load_table((db, "gone")).scan().to_arrow().to_pylist()
+    assert [(one["id"], one["name"]) for one in scanned] == rows
 
 
-def test_a_prepared_transaction_keeps_its_files(lake: Lake, db: str, client: Client) -> None:
+def test_what_happens_after_the_listing_is_seen(lake: Lake, db: str, client: Client) -> None:
     lake.fill(f"lake.{db}.t", 1)
-    tx = client.transaction().begin()
-    lake.attach("stalled", uri=lake.server.url, warehouse=tx.warehouse)
-    lake.sql(f"INSERT INTO stalled.{db}.t VALUES (2, 'prepared')")
-    assert lake.rest("POST", f"transactions/{tx.id}/prepare", {}).status == 200
-    run(lake, client)
-    assert lake.rest("POST", f"transactions/{tx.id}/commit", {}).status == 200
-    assert lake.ids(f"other.{db}.t") == [1, 2]
-
-
-def test_a_file_that_is_committed_after_it_was_listed_stays(lake: Lake, db: str, client: Client) -> None:
-    lake.fill(f"lake.{db}.t", 1)
+    lake.fill(f"lake.{db}.soon", 3)
     tx = client.transaction().begin()
     lake.attach("late", uri=lake.server.url, warehouse=tx.warehouse)
     lake.sql(f"INSERT INTO late.{db}.t VALUES (2, 'late')")
     strays = stray(lake, f"{db}.t", "data/lost.parquet")
+    of_dropped = stray(lake, f"{db}.soon", "data/lost.parquet")
 
     def between() -> None:
         tx.commit()
         lake.sql(f"INSERT INTO lake.{db}.t VALUES (3, 'later')")
+        client.tables.drop(f"{db}.soon")
 
     run(lake, client, between=between)
     assert not any(path.exists() for path in strays)
     assert lake.ids(f"other.{db}.t") == [1, 2, 3]
-
-
-def test_dropped_tables_come_back_whole_and_what_was_dropped_in_between_is_left_alone(
-    lake: Lake, db: str, client: Client
-) -> None:
-    lake.fill(f"lake.{db}.t", 1, 2)
-    lake.fill(f"lake.{db}.soon", 3)
-    rows = lake.sql(f"SELECT * FROM lake.{db}.t ORDER BY id")
-    strays = stray(lake, f"{db}.soon", "data/lost.parquet")
-    client.tables.drop(f"{db}.t", purge=True)
-    run(lake, client, between=lambda: client.tables.drop(f"{db}.soon"))
-    assert all(path.exists() for path in strays)
-    assert client.tables.undrop(f"{db}.t") == (db, "t")
-    assert client.tables.undrop(f"{db}.soon") == (db, "soon")
-    # The same rows in Spark and in PyIceberg.
-    assert lake.sql(f"SELECT * FROM other.{db}.t ORDER BY id") == rows
-    scanned = client.pyiceberg().load_table((db, "t")).scan().to_arrow().sort_by("id").to_pylist()
-    assert [(one["id"], one["name"]) for one in scanned] == rows
+    assert all(path.exists() for path in of_dropped)
+    client.tables.undrop(f"{db}.soon")
     assert lake.ids(f"other.{db}.soon") == [3]
-
-
-def test_files_of_delta_tables_stay_as_long_as_a_version_needs_them(lake: Lake, db: str, client: Client) -> None:
-    add, remove = "add", "remove"
-
-    def fact(path: str) -> dict[str, Any]:
-        return {"path": path, "partitionValues": {}, "size": 7, "modificationTime": 1, "dataChange": True}
-
-    def commit(table: str, *actions: dict[str, Any]) -> None:
-        answer = lake.rest("POST", f"namespaces/{db}/delta-tables/{table}", {"actions": list(actions)})
-        assert answer.status == 200, answer
-
-    places: dict[str, Path] = {}
-    for table, kept in (("short", "interval 0 seconds"), ("long", "interval 1 week")):
-        made = client.delta.create(
-            f"{db}.{table}", DELTA_SCHEMA, configuration={"delta.deletedFileRetentionDuration": kept}, mirrors=()
-        )
-        places[table] = path_of(made.location)
-        (places[table] / "p=a b").mkdir(parents=True)
-        for name in ("live.parquet", "gone.parquet", "lost.parquet", "staged.parquet", "p=a b/x.parquet"):
-            (places[table] / name).write_bytes(b"nothing")
-        (places[table] / "_delta_log").mkdir(exist_ok=True)
-        (places[table] / "_delta_log" / "other").write_bytes(b"x")
-        commit(table, {add: fact("live.parquet")}, {add: fact("gone.parquet")}, {add: fact("p=a%20b/x.parquet")})
-        commit(table, {remove: {"path": "gone.parquet", "dataChange": True, "deletionTimestamp": 1}})
-    tx = client.transaction().begin()
-    staged = {"actions": [{add: fact("staged.parquet")}]}
-    for table in places:
-        path = f"{lake.server.url}/v1/main@{tx.id}/namespaces/{db}/delta-tables/{table}"
-        assert lake.rest("POST", f"../main@{tx.id}/namespaces/{db}/delta-tables/{table}", staged).status == 200, path
-    run(lake, client)
-
-    def there(table: str) -> set[str]:
-        return {str(path.relative_to(places[table])) for path in places[table].rglob("*") if path.is_file()}
-
-    every = {"live.parquet", "staged.parquet", "p=a b/x.parquet", "_delta_log/other"}
-    # The server keeps what its longest transaction may have seen, whatever the table says.
-    assert there("long") == every | {"gone.parquet"}
-    assert there("short") == every | {"gone.parquet"}
-    tx.abort()
-    run(lake, client)
-    assert there("long") == every - {"staged.parquet"} | {"gone.parquet"}
 
 
 def test_an_age_below_the_life_of_a_transaction_is_refused(lake: Lake, client: Client) -> None:
@@ -204,20 +175,9 @@ def test_an_age_below_the_life_of_a_transaction_is_refused(lake: Lake, client: C
         run(lake, client, Wish(3_600.0))
 
 
-def test_young_files_stay(lake: Lake, db: str, client: Client) -> None:
-    lake.fill(f"lake.{db}.t", 1)
-    young, old = stray(lake, f"{db}.t", "data/young.parquet"), stray(lake, f"{db}.t", "data/old.parquet")
-    week_ago_s = time.time() - 8 * 86_400
-    for path in old:
-        os.utime(path, (week_ago_s, week_ago_s))
-    assert run(lake, client, Wish(7 * 86_400.0)).files == 1
-    assert all(path.exists() for path in young) and not any(path.exists() for path in old)
-
-
 def test_nothing_goes_if_a_table_cannot_be_read(lake: Lake, db: str, client: Client) -> None:
-    lake.fill(f"lake.{db}.t", 1)
     lake.fill(f"lake.{db}.broken", 1)
-    strays = stray(lake, f"{db}.t", "data/lost.parquet")
+    strays = stray(lake, f"{db}.broken", "data/lost.parquet")
     [manifest, *_] = [path for path in files_of(lake, f"{db}.broken") if path.suffix == ".avro"]
     aside = manifest.rename(manifest.with_suffix(".aside"))
     try:
@@ -228,16 +188,18 @@ def test_nothing_goes_if_a_table_cannot_be_read(lake: Lake, db: str, client: Cli
         aside.rename(manifest)
 
 
-def test_by_the_command_line(lake: Lake, db: str) -> None:
+def test_by_the_command_line_young_files_stay(lake: Lake, db: str) -> None:
     lake.fill(f"lake.{db}.t", 1)
-    strays = stray(lake, f"{db}.t", "data/lost.parquet")
-    command = ["gc", "orphans", "--uri", lake.server.url, "--older-than", "0s"]
+    young, old = stray(lake, f"{db}.t", "data/young.parquet"), stray(lake, f"{db}.t", "data/old.parquet")
+    week_ago_s = time.time() - 8 * 86_400
+    for path in old:
+        os.utime(path, (week_ago_s, week_ago_s))
     runner = CliRunner()
-    assert runner.invoke(app, command).exit_code == 2
-    dry = runner.invoke(app, [*command, "--unsafe-any-age", "--dry-run", "--json"])
-    assert dry.exit_code == 0, dry.output
-    assert any(one["table"] == f"{db}.t" and one["files"] == 1 for one in orjson.loads(dry.stdout)["tables"])
-    done = runner.invoke(app, [*command, "--unsafe-any-age"])
+    command = ["gc", "orphans", "--uri", lake.server.url]
+    assert runner.invoke(app, [*command, "--older-than", "1h"]).exit_code == 2
+    assert runner.invoke(app, [*command, "--older-than", "long"]).exit_code == 2
+    done = runner.invoke(app, [*command, "--json"])
     assert done.exit_code == 0, done.output
-    assert "lost.parquet" in done.stdout
-    assert not any(path.exists() for path in strays)
+    [table] = orjson.loads(done.stdout[done.stdout.index("{") :])["tables"]
+    assert (table["table"], table["files"]) == (f"{db}.t", 1)
+    assert all(path.exists() for path in young) and not any(path.exists() for path in old)

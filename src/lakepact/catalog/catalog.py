@@ -20,6 +20,7 @@ from lakepact.catalog.namespaces import NotMarked, check_namespace
 from lakepact.catalog.operations import CatalogSettings, Operations, Parts
 from lakepact.catalog.pins import check_nobody_came, in_use, refuse_removal_of_pinned, removes_snapshots
 from lakepact.catalog.pointers import Kind, Pointer
+from lakepact.catalog.reachable import ALIVE
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
@@ -28,7 +29,7 @@ from lakepact.delta.ports import DeltaRows
 from lakepact.errors import Contended
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.kernel.identity import TransactionId
-from lakepact.kernel.model import State, Transaction, TransactionRecord
+from lakepact.kernel.model import Transaction, TransactionRecord
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
 
 _DROP_ATTEMPTS: Final = 10
@@ -163,5 +164,5 @@ class Catalog(Operations):
 
     async def _has_open_transactions(self) -> bool:
         """An open transaction may still read an old version: then files stay, and collection takes them later."""
-        page = await self.parts.store.transactions([State.OPEN, State.PREPARED], limit=1)
+        page = await self.parts.store.transactions(ALIVE, limit=1)
         return bool(page.transactions)

@@ -134,7 +134,7 @@ def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, 
             {
                 "dry-run": dry_run,
                 "removed": report.removals,
-                "counts": dict(report.counts),
+                "counts": {str(rule): count for rule, count in report.counts.items()},
                 "left": report.left,
                 "records": None if dry_run else records,
             }

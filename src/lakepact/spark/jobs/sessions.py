@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -22,6 +23,9 @@ def plain_session(master: str | None, name: str, settings: Mapping[str, str]) ->
     where = master or (None if _SUBMITTED in os.environ else "local[*]")
     if own and where is not None:
         builder = builder.master(where)
+    if own and where is not None and where.startswith("local"):
+        # Executors are on this machine, and need what is installed here.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if own:
         for key, value in {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **settings}.items():
             builder = builder.config(key, value)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, TypeAlias
 
 import orjson
 from pyspark import RDD, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from lakepact.client import connect
+from lakepact.client import Lake, connect
 from lakepact.client.collection import Reached
 from lakepact.client.errors import NotFound
 from lakepact.client.place import Place
@@ -34,14 +36,26 @@ from lakepact.spark.jobs.orphans.storage import Storage
 
 MAY_BE_GONE: Final = ("pinned", "mirrored", "staged")
 _GZIP: Final = b"\x1f\x8b"
+_THREADS: Final = 8
+_MOST_ERRORS: Final = 5
 
 FILE: Final = "file"
-LIST: Final = "list"
 MANIFEST: Final = "manifest"
 ERROR: Final = "error"
 
 _Found: TypeAlias = tuple[str, str, bool]
 """What it is, where it is (or what is wrong), and whether it may be gone."""
+
+
+@dataclass(slots=True)
+class _Table:
+    """What is known of a table, from all that lead to it."""
+
+    kind: str
+    id: str
+    location: str
+    versions: dict[str, bool] = field(default_factory=dict)
+    """Metadata files, and whether what they name may be gone."""
 
 
 @dataclass(slots=True)
@@ -64,103 +78,133 @@ def needed(
 ) -> Needed:
     """The files that these lead to. `keep_ms`: how far back versions of Delta tables count."""
     context = spark.sparkContext
-    tables: dict[str, bool] = {}
-    delta: dict[str, str] = {}
-    named: list[_Found] = []
-    for one in items:
-        if one.kind == "delta":
-            delta[one.id] = one.location
-        elif one.metadata_location is not None:
-            named.append((FILE, one_spelling(one.metadata_location), False))
-            if one.kind == "table":
-                tables[one.metadata_location] = tables.get(one.metadata_location, True) and one.why in MAY_BE_GONE
-
-    def keep(found: RDD[_Found]) -> RDD[_Found]:
-        return found.persist(StorageLevel.MEMORY_AND_DISK)
-
-    begun = context.parallelize(sorted(tables.items()), parts)
-    metadata = keep(begun.mapPartitions(_step(storage, _of_metadata)))
-    lists = keep(_distinct(metadata, LIST, parts).mapPartitions(_step(storage, _of_list)))
-    both = context.union([metadata, lists])
-    manifests = keep(_distinct(both, MANIFEST, parts).mapPartitions(_step(storage, _of_manifest)))
-    of_delta = keep(context.parallelize(sorted(delta.items()), parts).mapPartitions(_of_delta(place, keep_ms)))
-    everything = context.union([context.parallelize(named, parts), metadata, lists, manifests, of_delta])
-    errors = [text for _, text, _ in everything.filter(_is(ERROR)).take(5)]
+    tables = _tables(items)
+    begun = context.parallelize(tables, max(1, min(parts, len(tables))))
+    upper = begun.mapPartitions(_of_tables(storage, place, keep_ms)).persist(StorageLevel.MEMORY_AND_DISK)
+    manifests: RDD[tuple[str, bool]] = upper.filter(_is(MANIFEST)).map(_named).reduceByKey(_both, parts)
+    lower = manifests.mapPartitions(_of_manifests(storage)).persist(StorageLevel.MEMORY_AND_DISK)
+    everything = context.union([upper, lower])
+    errors = everything.mapPartitions(_first_errors).collect()[:_MOST_ERRORS]
     files = everything.filter(_is(FILE)).map(_path)
-    return Needed(
-        spark.createDataFrame(files, "path string", verifySchema=False),
-        errors,
-        [metadata, lists, manifests, of_delta],
-    )
+    return Needed(spark.createDataFrame(files, "path string", verifySchema=False), errors, [upper, lower])
 
 
-def _of_metadata(data: bytes, location: str, gone: bool) -> Iterator[_Found]:
-    document = orjson.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    for path in beside_metadata(location, document):
-        yield FILE, one_spelling(path), gone
-    for path in manifest_lists(document):
-        yield FILE, one_spelling(path), gone
-        yield LIST, path, gone
-    for path in inline_manifests(document):
-        yield FILE, one_spelling(path), gone
-        yield MANIFEST, path, gone
+def _tables(items: Iterable[Reached]) -> list[_Table]:
+    """By table, so that what its versions share is read once."""
+    tables: dict[tuple[str, str], _Table] = {}
+    for one in items:
+        table = tables.setdefault((one.kind, one.id), _Table(one.kind, one.id, one.location))
+        if one.metadata_location is not None:
+            gone = one.why in MAY_BE_GONE
+            table.versions[one.metadata_location] = table.versions.get(one.metadata_location, True) and gone
+    return list(tables.values())
 
 
-def _of_list(data: bytes, location: str, gone: bool) -> Iterator[_Found]:
-    for path in manifests_in(data, location):
-        yield FILE, one_spelling(path), gone
-        yield MANIFEST, path, gone
+# --- by executors ---
 
 
-def _of_manifest(data: bytes, location: str, gone: bool) -> Iterator[_Found]:
-    for path in files_in(data, location):
-        yield FILE, one_spelling(path), gone
+def _of_tables(storage: Storage, place: Place, keep_ms: int) -> Callable[[Iterable[_Table]], Iterator[_Found]]:
+    def step(tables: Iterable[_Table]) -> Iterator[_Found]:
+        lake: Lake | None = None
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for table in tables:
+                if table.kind == "delta":
+                    lake = lake or _connected(place)
+                    yield from _of_delta(lake, table, keep_ms)
+                elif table.kind == "table":
+                    yield from _of_table(storage, threads, table)
+                else:
+                    yield from ((FILE, one_spelling(location), False) for location in table.versions)
+        if lake is not None:
+            lake.close()
+
+    return step
 
 
-def _step(
-    storage: Storage, read: Callable[[bytes, str, bool], Iterator[_Found]]
-) -> Callable[[Iterable[tuple[str, bool]]], Iterator[_Found]]:
-    def step(places: Iterable[tuple[str, bool]]) -> Iterator[_Found]:
-        for location, gone in places:
+def _of_table(storage: Storage, threads: ThreadPoolExecutor, table: _Table) -> Iterator[_Found]:
+    lists: dict[str, bool] = {}
+    for location, gone in table.versions.items():
+        yield FILE, one_spelling(location), gone
+        data, error = _read(storage, location, gone)
+        if error is not None:
+            yield error
+        if data is None:
+            continue
+        try:
+            document = orjson.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+        except (ValueError, OSError) as wrong:
+            yield ERROR, f"{location}: {wrong}", gone
+            continue
+        for path in beside_metadata(location, document):
+            yield FILE, one_spelling(path), gone
+        for path in inline_manifests(document):
+            yield FILE, one_spelling(path), gone
+            yield MANIFEST, path, gone
+        for path in manifest_lists(document):
+            yield FILE, one_spelling(path), gone
+            lists[path] = lists.get(path, True) and gone
+    for listed in threads.map(lambda one: _of_list(storage, *one), lists.items()):
+        yield from listed
+
+
+def _of_list(storage: Storage, location: str, gone: bool) -> list[_Found]:
+    data, error = _read(storage, location, gone)
+    if data is None:
+        return [] if error is None else [error]
+    try:
+        manifests = manifests_in(data, location)
+    except LakepactError as wrong:
+        return [(ERROR, str(wrong), gone)]
+    return [found for path in manifests for found in ((FILE, one_spelling(path), gone), (MANIFEST, path, gone))]
+
+
+def _of_manifests(storage: Storage) -> Callable[[Iterable[tuple[str, bool]]], Iterator[_Found]]:
+    def step(manifests: Iterable[tuple[str, bool]]) -> Iterator[_Found]:
+        for location, gone in manifests:
+            data, error = _read(storage, location, gone)
+            if error is not None:
+                yield error
+            if data is None:
+                continue
             try:
-                yield from read(storage.read(location), location, gone)
-            except FileNotFoundError:
-                if not gone:
-                    yield ERROR, f"{location} is not there", gone
-            except (LakepactError, OSError, ValueError, KeyError) as error:
-                yield ERROR, f"{location}: {error}", gone
+                for path in files_in(data, location):
+                    yield FILE, one_spelling(path), gone
+            except LakepactError as wrong:
+                yield ERROR, str(wrong), gone
 
     return step
 
 
-def _of_delta(place: Place, keep_ms: int) -> Callable[[Iterable[tuple[str, str]]], Iterator[_Found]]:
-    def step(tables: Iterable[tuple[str, str]]) -> Iterator[_Found]:
-        tables = list(tables)
-        if not tables:
-            return
-        with connect(
-            place.uri, place.warehouse, place.token, headers=place.headers, properties=place.properties
-        ) as lake:
-            for table_id, location in tables:
-                try:
-                    paths = lake.collection.files_of(table_id, keep_ms)
-                except NotFound:
-                    # Its rows have gone since: then it is not a live table any more, and its folder is left alone.
-                    continue
-                except LakepactError as error:
-                    yield ERROR, f"Delta table {table_id}: {error}", False
-                    continue
-                for path in map(decode_path, paths):
-                    absolute = path.startswith("/") or ":" in path.partition("/")[0]
-                    yield FILE, one_spelling(path if absolute else f"{location}/{path}"), False
-
-    return step
+def _of_delta(lake: Lake, table: _Table, keep_ms: int) -> Iterator[_Found]:
+    try:
+        paths = lake.collection.files_of(table.id, keep_ms)
+    except NotFound:
+        # Its rows have gone since: then it is not a live table any more, and its folder is left alone.
+        return
+    except LakepactError as error:
+        yield ERROR, f"Delta table {table.id}: {error}", False
+        return
+    for path in map(decode_path, paths):
+        absolute = path.startswith("/") or ":" in path.partition("/")[0]
+        yield FILE, one_spelling(path if absolute else f"{table.location}/{path}"), False
 
 
-def _distinct(found: RDD[_Found], kind: str, parts: int) -> RDD[tuple[str, bool]]:
-    """Each once; it may only be gone if it may for everybody who names it."""
-    pairs: RDD[tuple[str, bool]] = found.filter(_is(kind)).map(_named)
-    return pairs.reduceByKey(_both, parts)
+def _connected(place: Place) -> Lake:
+    return connect(place.uri, place.warehouse, place.token, headers=place.headers, properties=place.properties)
+
+
+def _read(storage: Storage, location: str, gone: bool) -> tuple[bytes | None, _Found | None]:
+    """The bytes; or nothing, if it may be gone and is; or why not."""
+    try:
+        return storage.read(location), None
+    except FileNotFoundError:
+        return None, None if gone else (ERROR, f"{location} is not there", gone)
+    except (LakepactError, OSError) as error:
+        return None, (ERROR, f"{location}: {error}", gone)
+
+
+def _first_errors(found: Iterable[_Found]) -> Iterator[str]:
+    return islice((text for kind, text, _ in found if kind == ERROR), _MOST_ERRORS)
 
 
 def _is(kind: str) -> Callable[[_Found], bool]:
