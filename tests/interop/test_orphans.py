@@ -71,7 +71,17 @@ def test_what_nothing_leads_to_goes_and_everything_else_stays(lake: Lake, db: st
     lake.sql(f"CALL lake.system.compute_table_stats(table => '{db}.t')")
     for table in ("staged", "moved", "prepared", "gone"):
         lake.fill(f"lake.{db}.{table}", 1)
+    # A Delta table: live files, removed ones, and one that will be staged.
     delta = client.delta.create(f"{db}.d", DELTA_SCHEMA, configuration={RETENTION: "interval 0 seconds"}, mirrors=())
+    place = path_of(delta.location)
+    (place / "p=a b").mkdir(parents=True)
+    (place / "_delta_log").mkdir(exist_ok=True)
+    names = {"live.parquet", "removed.parquet", "staged.parquet", "p=a b/x.parquet", "_delta_log/other"}
+    for name in names | {"lost.parquet"}:
+        (place / name).write_bytes(b"nothing")
+    added = [adding(one) for one in ("live.parquet", "removed.parquet", "p=a%20b/x.parquet")]
+    client.delta.commit(DeltaChange(f"{db}.d", added))
+    client.delta.commit(DeltaChange(f"{db}.d", [Remove("removed.parquet", 1)]))
     # What transactions have staged, have prepared, and still see; and what one has given up.
     given_up = client.transaction().begin()
     lake.attach("given_up", uri=lake.server.url, warehouse=given_up.warehouse)
@@ -90,16 +100,6 @@ def test_what_nothing_leads_to_goes_and_everything_else_stays(lake: Lake, db: st
     # What was dropped, and can come back.
     rows = lake.sql(f"SELECT * FROM lake.{db}.gone")
     client.tables.drop(f"{db}.gone", purge=True)
-    # A Delta table: live files, removed ones, staged ones.
-    place = path_of(delta.location)
-    (place / "p=a b").mkdir(parents=True)
-    (place / "_delta_log").mkdir(exist_ok=True)
-    names = {"live.parquet", "removed.parquet", "staged.parquet", "p=a b/x.parquet", "_delta_log/other"}
-    for name in names | {"lost.parquet"}:
-        (place / name).write_bytes(b"nothing")
-    added = [adding(one) for one in ("live.parquet", "removed.parquet", "p=a%20b/x.parquet")]
-    client.delta.commit(DeltaChange(f"{db}.d", added))
-    client.delta.commit(DeltaChange(f"{db}.d", [Remove("removed.parquet", 1)]))
     tx.delta.commit(DeltaChange(f"{db}.d", [adding("staged.parquet")]))
 
     live = {f"{db}.{table}" for table in ("t", "staged", "moved", "prepared")}

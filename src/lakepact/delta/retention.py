@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,19 +16,14 @@ _UNITS_MS: Final = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
-_PART: Final = re.compile(r"(\d+)\s+(\w+?)s?")
 
 
 def deleted_file_retention_ms(configuration: Mapping[str, str]) -> int:
     """What the table says, as in `interval 2 days`; a week if it says nothing, or nothing that can be understood."""
-    text = configuration.get(PROPERTY, "").strip().lower().removeprefix("interval").strip()
-    parts = _PART.findall(text)
-    if not parts or " ".join(f"{number} {unit}" for number, unit in parts) != _singular(text):
+    words = configuration.get(PROPERTY, "").lower().removeprefix("interval").split()
+    numbers, units = words[::2], [unit.removesuffix("s") for unit in words[1::2]]
+    if not words or len(numbers) != len(units):
         return DEFAULT_MS
-    if any(unit not in _UNITS_MS for _, unit in parts):
+    if not all(number.isdecimal() for number in numbers) or not all(unit in _UNITS_MS for unit in units):
         return DEFAULT_MS
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
-
-
-def _singular(text: str) -> str:
-    return " ".join(word.removesuffix("s") for word in text.split())
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in zip(numbers, units, strict=True))
