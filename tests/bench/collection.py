@@ -6,6 +6,7 @@ Half of the files are in the manifests of the tables, half are nobody's. `LAKEPA
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import tempfile
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
+import structlog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 from pyspark.sql import SparkSession
@@ -40,6 +42,8 @@ async def run() -> None:
 
 
 def _run() -> None:
+    # Every deletion is a line of the log; here nobody reads them.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     say(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as name:
         folder = Path(name)
