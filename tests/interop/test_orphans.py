@@ -4,12 +4,14 @@ these tests says much about one."""
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -168,6 +170,46 @@ def test_what_happens_after_the_listing_is_seen(lake: Lake, db: str, client: Cli
     assert all(path.exists() for path in of_dropped)
     client.tables.undrop(f"{db}.soon")
     assert lake.ids(f"other.{db}.soon") == [3]
+
+
+def test_while_others_write_nothing_of_theirs_is_taken(lake: Lake, db: str, client: Client) -> None:
+    for table in ("a", "b"):
+        lake.fill(f"lake.{db}.{table}", 0)
+    strays = stray(lake, f"{db}.a", "data/lost.parquet")
+    # What is there is old: it is not age that keeps it.
+    for path in files_of(lake, f"{db}.a") | files_of(lake, f"{db}.b"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    over, wrote, failures = threading.Event(), [0], list[BaseException]()
+
+    def write() -> None:
+        number = 0
+        try:
+            while not over.is_set():
+                number += 1
+                rows = pa.table({"id": pa.array([number], pa.int64()), "name": [f"w{number}"]})
+                if number % 3:
+                    client.pyiceberg().load_table((db, "a")).append(rows)
+                    wrote.append(number)
+                else:
+                    with client.transaction() as tx:
+                        for table in ("a", "b"):
+                            tx.pyiceberg().load_table((db, table)).append(rows)
+                    wrote.append(number)
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        # Long enough for whatever is being written now.
+        run(lake, client, Wish(600.0, unsafe_any_age=True, parts=2))
+    finally:
+        over.set()
+        writer.join()
+    assert not failures, failures
+    assert not any(path.exists() for path in strays)
+    assert lake.ids(f"other.{db}.a") == wrote
+    assert lake.ids(f"other.{db}.b") == [one for one in wrote if one % 3 == 0]
 
 
 def test_an_age_below_the_life_of_a_transaction_is_refused(lake: Lake, client: Client) -> None:
