@@ -34,7 +34,19 @@ CONFIG_FILE: Final = "lakepact.toml"
 HIDDEN: Final = "***"
 
 RESERVED_WORDS: Final = frozenset(
-    {"config", "delta-tables", "lakepact", "namespaces", "oauth", "state", "tables", "transactions", "views"}
+    {
+        "config",
+        "delta-tables",
+        "dropped",
+        "lakepact",
+        "namespaces",
+        "oauth",
+        "reachable",
+        "state",
+        "tables",
+        "transactions",
+        "views",
+    }
 )
 """No warehouse has one of these names. A path `/v1/<word>/...` has no prefix if the word is one of them; and the cells
 below `lakepact/` belong to no warehouse."""
@@ -190,6 +202,27 @@ class Settings(BaseSettings):
     )
     receipt_days: int = Field(
         default=90, description="How long receipts are kept, once they are in the projections. 0: for ever.", ge=0
+    )
+    drop_retention_s: float = Field(
+        default=604_800.0,
+        description="How long a dropped table keeps its location, and its files if they are to be purged.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    abandoned_retention_s: float = Field(
+        default=604_800.0,
+        description="How long new tables of a transaction that was given up keep their files.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    gc_interval_s: float = Field(
+        default=3_600.0,
+        description="How often a server collects what dropped tables and abandoned transactions left. 0: never.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    expire_snapshots: bool = Field(
+        default=False, description="Whether a server expires snapshots, by the tables' own `history.expire.*`."
     )
     mirrors: list[MirrorEngine] = Field(
         default=["delta_log"],

@@ -11,6 +11,7 @@ own. Speed matters more than throughput here: nothing is compiled that runs once
 from __future__ import annotations
 
 import os
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -173,6 +174,8 @@ def running_lake(folder: Path) -> Iterator[Lake]:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(own / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Executors need what is installed here.
+            "PYSPARK_PYTHON": sys.executable,
         }
         with mock.patch.dict(os.environ, environment, clear=True):
             builder = SparkSession.builder.master("local[2]").appName("lakepact tests")

@@ -45,7 +45,7 @@ def run(*arguments: str) -> Any:
 def commands() -> Iterator[tuple[str, Any]]:
     def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         children = getattr(command, "commands", None)
-        if children is None:
+        if children is None or command.invoke_without_command:
             yield path, command
         for name, child in (children or {}).items():
             yield from walk(child, f"{path} {name}")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.asgi_client import Answer
+from tests.support.collecting import collected
 from tests.wire.world import Json, Wire, append, change, new_key
 
 SCHEMA: Json = {
@@ -416,9 +417,12 @@ async def test_a_table_may_come_to_be_where_another_was(wire: Wire) -> None:
     await create(wire)
     await commit(wire, add("a.parquet"))
     location = (await load(wire))["location"]
+    assert (await wire.delete(f"{TABLES}/labels")).status == 204
+    taken = await wire.post(TABLES, {"name": "labels", "schema": SCHEMA, "location": location})
+    assert (taken.status, "undrop" in taken.error["message"]) == (400, True)
+    await collected(wire.settings, drop_retention_s=0)
     transaction = await begin(wire)
     tx = inside(wire, transaction)
-    assert (await tx.delete(f"{TABLES}/labels")).status == 204
     await create(tx, location=location)
     done = await wire.post(f"/transactions/{transaction}/commit", {})
     assert done.status == 200, done.body

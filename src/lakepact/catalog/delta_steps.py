@@ -13,7 +13,7 @@ import orjson
 
 from lakepact.catalog.errors import Unsupported
 from lakepact.catalog.keys import family_of
-from lakepact.catalog.pointers import Pointer
+from lakepact.catalog.pointers import Change, Pointer
 from lakepact.catalog.staged import STAGED
 from lakepact.delta.actions import Action, Add, FileKey, Remove
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion, Renamed
@@ -71,6 +71,7 @@ def beside_of(
     if not of_delta:
         return None
     create, rename, drop, versions = list[NewTable](), list[Renamed](), list[str](), list[NewVersion]()
+    undrop = list[Renamed]()
     mirrors: dict[str, tuple[str, ...]] = {}
     for write in of_delta:
         table_id = segments_of(write.key)[-1]
@@ -84,12 +85,16 @@ def beside_of(
             create.append(NewTable(table_id, namespace, pointer.identifier.name, pointer.location, base_version))
             if step is not None and step.engines is not None:
                 mirrors[table_id] = step.engines
+        elif pointer.change is Change.UNDROP:
+            undrop.append(Renamed(table_id, namespace, pointer.identifier.name))
         else:
             # Most often it has not changed its name; saying it again costs less than finding out.
             rename.append(Renamed(table_id, namespace, pointer.identifier.name))
         if step is not None:
             versions.append(_version(pointer, step, transaction_id))
-    return DeltaChanges(warehouse, tuple(create), tuple(rename), tuple(drop), tuple(versions), mirrors).document()
+    return DeltaChanges(
+        warehouse, tuple(create), tuple(rename), tuple(drop), tuple(undrop), tuple(versions), mirrors
+    ).document()
 
 
 def _version(pointer: Pointer, step: DeltaStep, transaction_id: TransactionId) -> NewVersion:
@@ -165,6 +170,11 @@ def kept(step: DeltaStep) -> str:
         {"operation": step.operation, "parameters": step.parameters, "engines": step.engines}, default=list
     )
     return b"\n".join([head, *(action_line(action) for action in step.actions)]).decode()
+
+
+def kept_actions(text: str) -> tuple[Action, ...]:
+    """What a statement that is kept will do."""
+    return _of_kept(text).actions
 
 
 def _of_kept(text: str) -> DeltaStep:

@@ -123,6 +123,19 @@ class AnswerLost(LakepactError):
         self.transaction_id = transaction_id
 
 
+class StillInUse(AnswerLost):
+    """Snapshots are removed, and a transaction that began at the same moment still looks at them."""
+
+    def __init__(self, transaction_id: str, table: str, snapshot_id: int, owner: str) -> None:
+        LakepactError.__init__(
+            self,
+            f"transaction {transaction_id} is committed, and open transaction {owner}, which began at the same moment, "
+            f"still looks at snapshot {snapshot_id} of {table}. Delete none of its files: the search for orphans takes "
+            f"them later",
+        )
+        self.transaction_id = transaction_id
+
+
 _BY_TYPE = {kind.type: kind for kind in Refusal.__subclasses__()}
 
 

@@ -72,6 +72,19 @@ class Keys:
     def dropped(self, uuid: str) -> Key:
         return key_of(self._warehouse, "dropped", uuid)
 
+    def all_dropped(self) -> Key:
+        return key_of(self._warehouse, "dropped")
+
+    def all_locations(self) -> Key:
+        return key_of(self._warehouse, "locations")
+
+    def all_staged_locations(self) -> Key:
+        return key_of(self._warehouse, "staged")
+
+    def all_pointers(self, family: str) -> Key:
+        """What the keys of all `tables`, `views` or `delta` tables begin with."""
+        return key_of(self._warehouse, family)
+
 
 CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})
 """The families whose cells are what users change. The others follow from them."""

@@ -48,6 +48,11 @@ class CatalogSettings:
     multi_table: bool = True
     max_delta_files: int = 100_000
     mirrors: tuple[str, ...] = ()
+    drop_retention_s: float = 604_800.0
+    """For how long what was dropped keeps its location, and can come back for sure."""
+
+    longest_transaction_s: float = 86_400.0
+    """For how long an open transaction may live without being renewed: what it looks at is not taken before that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _MOST_REFS: Final = 100
 """A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
 
 
-_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "staged"})
+_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "purging", "released-ms", "staged"})
 
 
 class Kind(StrEnum):
@@ -38,6 +38,7 @@ class Change(StrEnum):
     REGISTER = "register"
     RENAME = "rename"
     DROP = "drop"
+    UNDROP = "undrop"
 
 
 def identifier_json(identifier: Identifier) -> JsonObject:

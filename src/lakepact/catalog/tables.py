@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid as uuids
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,9 @@ from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
 from lakepact.iceberg import names as words
 from lakepact.iceberg.draft import Context
 from lakepact.iceberg.errors import InvalidMetadata, InvalidUpdate, StaleUpdate
+from lakepact.iceberg.expiry import Expired, expired
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.files import collects
 from lakepact.iceberg.finish import Applied
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
@@ -111,7 +113,11 @@ class Tables:
                 f"Table with the same uuid already exists: {shown(old.identifier)} ({pointer.id}). "
                 f"Rename it, or drop it first"
             )
-        if note.exists:
+        if note.value is not None:
+            if note.value.get("purging"):
+                raise BadRequest(
+                    f"table {pointer.id} was dropped, and its files are being deleted: it cannot come back"
+                )
             # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
             draft.write(dropped, None)
         await self._claim_location(draft, pointer)
@@ -125,10 +131,17 @@ class Tables:
         owner = await draft.current(key)
         if owner is not None and owner["id"] != pointer.id:
             # Not a 409: clients take that for a name that is taken and say so, or try the same again.
-            raise BadRequest(
-                f"location {pointer.location} belongs to another table. Choose another, or leave the location out"
-            )
+            raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
         draft.write(key, {"id": pointer.id, "location": pointer.location})
+
+    async def _whose(self, draft: Draft, owner_id: str) -> str:
+        note = await draft.current(self._keys.dropped(owner_id))
+        if note is None:
+            return "belongs to another table. Choose another, or leave the location out"
+        return (
+            f"is kept for {shown(Pointer.from_json(note).identifier)} ({owner_id}), which was dropped: undrop that, "
+            f"choose another location, or wait until it is collected"
+        )
 
     async def refuse_taken(self, draft: Draft, identifier: Identifier) -> None:
         there = await self._names.find(draft, identifier)
@@ -277,6 +290,20 @@ class Tables:
         draft.commits.setdefault(key, []).append(commit)
         return Changed(identifier, new.metadata_location)
 
+    async def expire(self, draft: Draft, identifier: Identifier, in_use: Collection[int]) -> JsonObject:
+        """Remove what the table's own properties let go of. What that is follows from the version it is removed from:
+        one that moves meanwhile is judged again."""
+        pointer = await self._names.table(draft, identifier)
+        base = (await self._files.table(pointer.metadata_location)).document
+        gone = expired(base, draft.now_ms, in_use) if collects(base) else Expired((), ())
+        if gone:
+            updates = [
+                *(Update(words.REMOVE_SNAPSHOT_REF, {"ref-name": name}) for name in gone.refs),
+                Update(words.REMOVE_SNAPSHOTS, {"snapshot-ids": list(gone.snapshots)}),
+            ]
+            await self._change_old(draft, identifier, Commit(identifier, (), tuple(updates)), pointer)
+        return {"snapshots": list(gone.snapshots), "refs": list(gone.refs)}
+
     def _next(self, draft: Draft, pointer: Pointer, applied: Applied) -> Pointer:
         """The pointer to the next version, whose file goes into the draft."""
         metadata = applied.metadata
@@ -360,6 +387,9 @@ class Tables:
         else:
             if there is not None:
                 await self._let_go(draft, there, purge=False)
+                if there.location == pointer.location:
+                    # Whoever puts one table in the place of another means its folder too.
+                    await self._release_location(draft, there)
             await self.claim(draft, pointer)
         return _result(pointer)
 
@@ -409,11 +439,16 @@ class Tables:
         return await self.drop(draft, identifier, Kind.TABLE)
 
     async def _let_go(self, draft: Draft, pointer: Pointer, *, purge: bool) -> None:
-        """The pointer ends here. What it left behind is noted: files go later, by collection, never in a request."""
-        dropped = self._keys.dropped(pointer.id)
-        await draft.read(dropped)
-        draft.write(self._names.pointer_key(pointer), None)
-        await self._release_location(draft, pointer)
+        """The pointer ends here. What it left behind is noted: files go later, by collection, never in a request.
+
+        Its location stays its own: it may come back, and nobody else's files may lie where its are deleted.
+        """
+        dropped, key = self._keys.dropped(pointer.id), self._names.pointer_key(pointer)
+        [_, cell] = await draft.read(dropped, key)
+        draft.write(key, None)
+        if cell.revision == 1 and cell.writer == draft.transaction_id:
+            # It came to be in this very transaction: nobody has seen it, and there is nothing to come back to.
+            await self._release_location(draft, pointer)
         note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
         draft.write(dropped, note)
 

@@ -104,10 +104,16 @@ class Views:
         return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, metadata_location, Change.REGISTER))
 
     async def _begin(self, draft: Draft, pointer: Pointer) -> JsonObject:
-        key, name = self._keys.view(pointer.id), self._keys.name(pointer.identifier)
-        [there, _] = await draft.read(key, name)
+        key, name, dropped = (
+            self._keys.view(pointer.id),
+            self._keys.name(pointer.identifier),
+            self._keys.dropped(pointer.id),
+        )
+        [there, _, note] = await draft.read(key, name, dropped)
         if (old := Pointer.of(there)) is not None:
             raise AlreadyExists(f"View with the same uuid already exists: {shown(old.identifier)} ({pointer.id})")
+        if note.exists:
+            draft.write(dropped, None)
         draft.write(name, {"kind": Kind.VIEW, "id": pointer.id})
         draft.write(key, pointer.to_json())
         return {"metadata-location": pointer.metadata_location}

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from lakepact.kernel.model import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A table as somebody's copy shows it, which may be behind."""
+
+    location: str
+    metadata_location: str
+    delta: bool
 
 
 class Watch:
@@ -31,3 +43,7 @@ class Watch:
 
     async def committed(self, transaction: Transaction) -> None:
         """A change has been committed and answered. Called in the background."""
+
+    async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
+        """The tables that copies show by their files: these are not taken while a copy leads to them."""
+        return ()

@@ -16,6 +16,8 @@ from lakepact.cli import (
     configuration,
     delta,
     demo,
+    dropped,
+    gc,
     graph,
     history,
     mirror,
@@ -62,12 +64,14 @@ tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
+app.command("dropped")(dropped.dropped)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
 app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
+app.command("undrop")(dropped.undrop)
 mirror_app.command("retry")(mirror.retry)
 mirror_app.command("run")(mirror.run)
 mirror_app.command("status")(mirror.status)
@@ -90,6 +94,7 @@ transactions_app.command("list")(transactions.list_)
 transactions_app.command("show")(transactions.show)
 app.add_typer(config_app, name="config")
 app.add_typer(delta.delta_app, name="delta")
+app.add_typer(gc.gc_app, name="gc")
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")

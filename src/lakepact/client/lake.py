@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from lakepact.client.caller import Caller
+from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
 from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
 from lakepact.client.http import HttpTransport, Transport
@@ -135,6 +136,9 @@ class Lake:
         self.transactions = Transactions(caller)
         self.state = States(caller)
         """Users' documents as they are committed."""
+
+        self.collection = Collection(caller)
+        """For those who delete files."""
 
     @property
     def uri(self) -> str:

@@ -60,6 +60,32 @@ class LoadedTable:
         return static_table(self)
 
 
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table or view that was dropped, and may come back."""
+
+    identifier: Identifier
+    id: str
+    kind: str
+    """`table`, `view` or `delta`."""
+
+    location: str
+    metadata_location: str
+    dropped_ms: int
+    retained_until_ms: int
+    """Until then its location is its own, and nothing of it is deleted."""
+
+    purge: bool
+    """Whether its files shall be deleted after that. Otherwise they stay for good."""
+
+    state: str
+    """`restorable`, `expired` (collection has not come yet), `released` (its files stay), or `purging`."""
+
+    @property
+    def name(self) -> str:
+        return shown(self.identifier)
+
+
 class Cut(Mapping[Name, LoadedTable]):
     """Several tables as of one instant, by name."""
 
@@ -139,6 +165,31 @@ class Tables:
         query = {"purgeRequested": "true"} if purge else None
         self._caller.change("DELETE", _table(table_name(name)), query=query)
 
+    def dropped(self) -> tuple[DroppedTable, ...]:
+        """What was dropped and can come back, or is being deleted: tables of both formats, and views."""
+        found: list[DroppedTable] = []
+        token = ""
+        while True:
+            answer = self._caller.read("{prefix}/dropped", query={"pageToken": token}).json()
+            found += [_dropped(one) for one in answer["dropped"]]
+            token = answer.get("next-page-token")
+            if token is None:
+                return tuple(sorted(found, key=lambda one: (one.identifier, one.dropped_ms)))
+
+    def undrop(self, name: Name | None = None, *, id: str | None = None, to: Name | None = None) -> Identifier:
+        """Bring back what was dropped, of either format, or a view: the one with this `id`, or the one dropped last
+        under this name. It comes back under its own name or `to`. Raises `NotFound`, and `AlreadyExists` for a name
+        that is taken.
+        """
+        if name is None and id is None:
+            raise ValueError("name what shall come back, or give its id")
+        body = {
+            **({} if name is None else {"identifier": document_of(table_name(name))}),
+            **({} if id is None else {"id": id}),
+            **({} if to is None else {"destination": document_of(table_name(to))}),
+        }
+        return identifier_of(self._caller.change("POST", "{prefix}/tables/undrop", body=body).json()["identifier"])
+
     def rename(self, source: Name, target: Name) -> None:
         body = {"source": document_of(table_name(source)), "destination": document_of(table_name(target))}
         self._caller.change("POST", "{prefix}/tables/rename", body=body)
@@ -154,6 +205,20 @@ class Tables:
         return LoadedTable(
             identifier, answer["metadata-location"], answer["metadata"], answer.get("config") or {}, self._properties
         )
+
+
+def _dropped(answer: Mapping[str, Any]) -> DroppedTable:
+    return DroppedTable(
+        identifier_of(answer["identifier"]),
+        answer["id"],
+        answer["kind"],
+        answer["location"],
+        answer["metadata-location"],
+        answer["dropped-ms"],
+        answer["retained-until-ms"],
+        answer["purge"],
+        answer["state"],
+    )
 
 
 def _tables(namespace: Identifier) -> str:

@@ -4,6 +4,7 @@
                "create":   [{"table_id", "namespace", "name", "location", "base_version"}],
                "rename":   [{"table_id", "namespace", "name"}],
                "drop":     ["<table id>"],
+               "undrop":   [{"table_id", "namespace", "name"}],
                "mirrors":  [{"table_id", "engines": ["delta_log"]}],
                "versions": [{"table_id", "version", "ict_ms", "operation", "operation_params", "commit_info",
                              "adds", "removes", "digest", "tombstones"}],
@@ -82,6 +83,9 @@ class DeltaChanges:
     create: tuple[NewTable, ...] = ()
     rename: tuple[Renamed, ...] = ()
     drop: tuple[str, ...] = ()
+    undrop: tuple[Renamed, ...] = ()
+    """Dropped tables that come back, under these names."""
+
     versions: tuple[NewVersion, ...] = ()
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Engines that shall follow a table from now on. Those that do already are left as they are."""
@@ -104,10 +108,9 @@ class DeltaChanges:
                     }
                     for one in self.create
                 ],
-                "rename": [
-                    {"table_id": one.table_id, "namespace": one.namespace, "name": one.name} for one in self.rename
-                ],
+                "rename": [_named(one) for one in self.rename],
                 "drop": list(self.drop),
+                "undrop": [_named(one) for one in self.undrop],
                 "mirrors": [
                     {"table_id": table_id, "engines": list(engines)} for table_id, engines in self.mirrors.items()
                 ],
@@ -119,7 +122,7 @@ class DeltaChanges:
         }
 
     def _outgoing(self) -> dict[str, Any] | None:
-        reached: dict[str, int | None] = {one.table_id: None for one in self.rename}
+        reached: dict[str, int | None] = {one.table_id: None for one in (*self.rename, *self.undrop)}
         for version in self.versions:
             reached[version.table_id] = max(version.version, reached.get(version.table_id) or 0)
         reached.update((table_id, None) for table_id in self.drop)
@@ -131,6 +134,10 @@ class DeltaChanges:
             "ict_ms": max((one.ict_ms for one in self.versions), default=None),
             "tables": _json(dict(sorted(reached.items()))),
         }
+
+
+def _named(one: Renamed) -> dict[str, Any]:
+    return {"table_id": one.table_id, "namespace": one.namespace, "name": one.name}
 
 
 def _version(one: NewVersion) -> dict[str, Any]:

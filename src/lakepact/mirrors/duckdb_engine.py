@@ -19,6 +19,7 @@ import structlog
 
 from lakepact.catalog.catalog import Catalog
 from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.catalog.watch import Mirrored
 from lakepact.delta.paths import decode_path
 from lakepact.delta.ports import DeltaRows, MirrorState
 from lakepact.delta.protocol import is_managed
@@ -152,6 +153,17 @@ class DuckdbMirror:
                 return made
             self._known = None
         raise Contended(f"{FILE} keeps being replaced by others; the next round looks again")
+
+    async def shows(self) -> list[Mirrored]:
+        """The tables whose files the views of the file name, if anybody keeps it in step."""
+        followed = self._iceberg or any(
+            row.engine == Engine.DUCKDB and row.state is not MirrorState.OFF for row in await self._rows.mirror_status()
+        )
+        data = await self._parts.blobs.get(FILE) if followed else None
+        tables = None if data is None else await asyncio.to_thread(read_state, data)
+        return [
+            Mirrored(one.location, one.made_from, one.format == "delta") for one in tables or () if one.reason is None
+        ]
 
     # --- how ---
 

@@ -21,6 +21,7 @@ from typing import Final
 import structlog
 
 from lakepact.catalog.catalog import Catalog
+from lakepact.catalog.watch import Mirrored
 from lakepact.delta.ports import DeltaRows, MirrorRow, MirrorState
 from lakepact.kernel.keys import segments_of
 from lakepact.kernel.model import Transaction
@@ -127,6 +128,10 @@ class Mirrors:
             place = self._places.get(warehouse)
             if place is not None:
                 await asyncio.gather(*(self._attempt(place, engine, tables, others) for engine in Engine))
+
+    async def shown(self, warehouse: str) -> Sequence[Mirrored]:
+        """What the DuckDB file of a warehouse leads to."""
+        return await self._places[warehouse].duckdb.shows()
 
     async def mirror(self, table_ids: Iterable[str]) -> dict[str, list[Outcome]]:
         """Bring the mirrors of these tables up to date now, and say how each came along. Failures are in the answer."""

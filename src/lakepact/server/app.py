@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ import structlog
 
 from lakepact.catalog import Catalog, CatalogSettings, Watch
 from lakepact.catalog.warehouse import Warehouse
+from lakepact.catalog.watch import Mirrored
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
@@ -36,6 +37,7 @@ from lakepact.server.routing import Route, Router
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
+from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
@@ -180,6 +182,9 @@ class _CatalogWatch(Watch):
     def conflicted(self) -> None:
         self._metrics.commit_conflicted()
 
+    async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
+        return () if self.mirrors is None else await self.mirrors.shown(warehouse)
+
     async def committed(self, transaction: Transaction) -> None:
         if self.receipts is not None:
             self.receipts.later(transaction)
@@ -198,6 +203,8 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
         deadline_s=settings.request_deadline_s,
         cache_bytes=settings.metadata_cache_bytes,
         multi_table=settings.multi_table_transactions,
+        drop_retention_s=settings.drop_retention_s,
+        longest_transaction_s=settings.max_ttl_s,
     )
     catalogs = {
         name: Catalog(
@@ -223,6 +230,14 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
             settings=MirrorSettings(interval_s=settings.mirror_interval_s, max_attempts=settings.mirror_max_attempts),
             on_lag=metrics.mirror_lagged,
             on_failed=metrics.mirror_failed,
+        )
+    if settings.gc_interval_s > 0:
+        opened.jobs["gc"] = collection_job(
+            catalogs,
+            opened.clock,
+            CollectorSettings(settings.drop_retention_s, settings.abandoned_retention_s),
+            interval_s=settings.gc_interval_s,
+            expire=settings.expire_snapshots,
         )
     if settings.receipts:
         watch.receipts = Receipts(

@@ -62,6 +62,16 @@ BEGIN
             RAISE EXCEPTION 'a Delta table to be created, or its location, is there already' USING ERRCODE = 'LP005';
         END IF;
     END IF;
+    -- A document of an older release has no such list.
+    IF coalesce(json_array_length(v_delta -> 'undrop'), 0) > 0 THEN
+        UPDATE {schema}.dl_tables t SET state = 'live', namespace = n.namespace, name = n.name
+        FROM json_to_recordset(v_delta -> 'undrop') AS n (table_id text, namespace text, name text)
+        WHERE t.table_id = n.table_id AND t.state = 'dropped';
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        IF v_count <> json_array_length(v_delta -> 'undrop') THEN
+            RAISE EXCEPTION 'a Delta table to be restored is not there' USING ERRCODE = 'LP005';
+        END IF;
+    END IF;
     IF json_array_length(v_delta -> 'rename') > 0 THEN
         UPDATE {schema}.dl_tables t SET namespace = n.namespace, name = n.name
         FROM json_to_recordset(v_delta -> 'rename') AS n (table_id text, namespace text, name text)

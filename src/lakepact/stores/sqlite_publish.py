@@ -60,6 +60,12 @@ def publish(work: Work, transaction_id: str, beside: str | None) -> None:
             ),
         )
         _check(made.rowcount, f"table {one['table_id']} at {one['location']} is there already")
+    for one in delta.get("undrop", ()):
+        restored = work.execute(
+            "UPDATE dl_tables SET state = 'live', namespace = ?, name = ? WHERE table_id = ? AND state = 'dropped'",
+            (one["namespace"], one["name"], one["table_id"]),
+        )
+        _check(restored.rowcount, f"table {one['table_id']} is not there to be restored")
     for one in delta["rename"]:
         renamed = work.execute(
             "UPDATE dl_tables SET namespace = ?, name = ? WHERE table_id = ? AND state = 'live'",

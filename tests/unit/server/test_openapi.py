@@ -89,6 +89,7 @@ CHANGES = {
     "unregisterTable",
     "registerTable",
     "renameTable",
+    "undropTable",
     "createView",
     "replaceView",
     "dropView",

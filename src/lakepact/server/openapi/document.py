@@ -135,6 +135,12 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "Only versions below this one.",
         "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
     },
+    "keep-ms": {
+        "name": "keep-ms",
+        "in": "query",
+        "description": "How far back versions count, in milliseconds. Never less than a transaction may live.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
     "limit": {
         "name": "limit",
         "in": "query",

@@ -217,6 +217,40 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         example={"source": _ORDERS, "destination": {"namespace": ["archive"], "name": "orders_2025"}},
         changes=True,
     ),
+    "undropTable": Operation(
+        Tag.TABLES,
+        "Restore a dropped table or view",
+        "Of either format. Named by `id`, or by `identifier`: then the one that was dropped last under it. It comes "
+        "back as it was, with all its history, under its name or as `destination`; a name that is taken is 409. "
+        "Possible until its files are being deleted. Not inside a transaction.",
+        {200: "Restored"},
+        body="Undrop",
+        example={"identifier": _ORDERS},
+        changes=True,
+    ),
+    "listDropped": Operation(
+        Tag.TABLES,
+        "List what was dropped",
+        "Tables and views of all namespaces that can come back, or whose files are being deleted. Without a page "
+        "token the answer is whole.",
+        {200: "DroppedList"},
+        parameters=_PAGED,
+    ),
+    "listReachable": Operation(
+        Tag.SERVER,
+        "What files may be reachable from",
+        "For the search for orphaned files: every table and view, what open transactions have staged and still see, "
+        "and what was dropped, in pages. Not one instant: open transactions come first. Read it after listing files.",
+        {200: "ReachableList"},
+        parameters=("page-token",),
+    ),
+    "listReachableFiles": Operation(
+        Tag.SERVER,
+        "The files that a Delta table needs",
+        "By the table's id: those of every version of the last `keep-ms`, and of open transactions.",
+        {200: "ReachableFiles"},
+        parameters=("keep-ms",),
+    ),
     "listViews": Operation(
         Tag.VIEWS,
         "List views",

@@ -260,6 +260,8 @@ def _commit(requirements: str, updates: str, *, named: bool, text: str) -> Schem
     return document(fields, {"identifier": ref("Identifier")}, text)
 
 
+_KIND: Final = {"enum": ["table", "view", "delta"]}
+
 _TRANSACTION: Final = {
     "transaction-id": UUID7,
     "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
@@ -361,6 +363,50 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
     ),
     "Registration": document({"name": FILLED, "metadata-location": FILLED}, {"overwrite": BOOLEAN}),
+    "Undrop": document(
+        {}, {"identifier": ref("Identifier"), "id": FILLED, "destination": ref("Identifier")}, "One of the first two."
+    ),
+    "Restored": document(
+        {"id": TEXT, "kind": _KIND, "identifier": ref("Identifier"), "location": TEXT, "metadata-location": TEXT}
+    ),
+    "DroppedList": document({"dropped": array(ref("Dropped"))}, {"next-page-token": nullable(TEXT)}),
+    "Dropped": document(
+        {
+            "id": TEXT,
+            "kind": _KIND,
+            "format": {"enum": ["iceberg", "delta"]},
+            "identifier": ref("Identifier"),
+            "location": TEXT,
+            "metadata-location": TEXT,
+            "dropped-ms": INT64,
+            "retained-until-ms": INT64,
+            "purge": BOOLEAN,
+            "state": {"enum": ["restorable", "expired", "released", "purging"]},
+        }
+    ),
+    "ReachableList": document(
+        {
+            "root": TEXT,
+            "now-ms": INT64,
+            "longest-transaction-ms": COUNT,
+            "reachable": array(ref("Reachable")),
+        },
+        {"next-page-token": nullable(TEXT)},
+    ),
+    "Reachable": document(
+        {
+            "why": {"enum": ["live", "pinned", "staged", "dropped", "released", "mirrored", "purging"]},
+            "kind": _KIND,
+            "id": TEXT,
+            "name": nullable(TEXT),
+            "location": TEXT,
+            "metadata-location": nullable(TEXT),
+            "version": {"type": ["integer", "null"]},
+            "transaction-id": nullable(TEXT),
+            "search": BOOLEAN,
+        }
+    ),
+    "ReachableFiles": document({"files": array(TEXT)}, None, "As the adds of Delta's log write them."),
     "Renaming": document({"source": ref("Identifier"), "destination": ref("Identifier")}),
     "TableMetadata": document(
         {

@@ -21,7 +21,7 @@ from lakepact.mirrors import Outcome
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import empty, transaction_header
 from lakepact.server.rest.delta_requests import parse_create_delta, parse_delta_commit, parse_import_delta
-from lakepact.server.rest.door import Door, flag, page_of
+from lakepact.server.rest.door import Door, flag, number, page_of
 from lakepact.server.rest.tables import rename
 
 _MOST_VERSIONS: Final = 1_000
@@ -54,8 +54,8 @@ class DeltaHandlers:
     async def load(self, request: Request) -> Response:
         table = await self._door.scope(request).load_delta(
             self._door.identifier(request, "table"),
-            version=_number(request, "version"),
-            timestamp_ms=_number(request, "timestamp-ms"),
+            version=number(request, "version"),
+            timestamp_ms=number(request, "timestamp-ms"),
             files=flag(request, "files"),
         )
         return table_answer(table, with_files=flag(request, "files"))
@@ -94,9 +94,9 @@ class DeltaHandlers:
         return json_response({"results": {one: [_mirrored(mirror) for mirror in results[one]] for one in tables}})
 
     async def history(self, request: Request) -> Response:
-        limit = min(_number(request, "limit") or 100, _MOST_VERSIONS)
+        limit = min(number(request, "limit") or 100, _MOST_VERSIONS)
         rows = await self._door.scope(request).delta_history(
-            self._door.identifier(request, "table"), _number(request, "before"), limit
+            self._door.identifier(request, "table"), number(request, "before"), limit
         )
         return json_response({"versions": [_version(row) for row in rows]})
 
@@ -159,12 +159,3 @@ def _version(row: VersionRow) -> dict[str, Any]:
         "added-files": row.adds,
         "removed-files": row.removes,
     }
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query.get(name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise InvalidRequest(f"{name} is a whole number, not {text[:40]!r}")
-    return int(text)

@@ -148,3 +148,13 @@ def page_of(request: Request) -> tuple[str | None, int | None]:
         # A client that cannot page gets everything. One that can says so, and may leave the size to the server.
         return token, None if size is None or token is None else int(size)
     return token, int(size)
+
+
+def number(request: Request, name: str) -> int | None:
+    """A whole number of the query."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise InvalidRequest(f"{name} is a whole number, not {text[:40]!r}")
+    return int(text)

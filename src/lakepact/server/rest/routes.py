@@ -9,6 +9,7 @@ from lakepact.catalog import Catalog
 from lakepact.server.rest.config import ConfigHandler
 from lakepact.server.rest.delta import DeltaHandlers, Mirror
 from lakepact.server.rest.door import Door
+from lakepact.server.rest.dropped import DroppedHandlers
 from lakepact.server.rest.namespaces import NamespaceHandlers
 from lakepact.server.rest.tables import TableHandlers
 from lakepact.server.rest.transactions import TransactionHandlers
@@ -40,6 +41,7 @@ def rest_routes(
     config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
     namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door), ViewHandlers(door)
     delta, transactions = DeltaHandlers(door, mirror), TransactionHandlers(door)
+    dropped = DroppedHandlers(door)
     routes = [
         Route("GET", "/v1/config", "getConfig", config.show),
         Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
@@ -58,6 +60,10 @@ def rest_routes(
         Route("POST", _TABLE + "/unregister", "unregisterTable", tables.unregister),
         Route("POST", _NAMESPACE + "/register", "registerTable", tables.register),
         Route("POST", "/v1/{prefix}/tables/rename", "renameTable", tables.rename),
+        Route("POST", "/v1/{prefix}/tables/undrop", "undropTable", dropped.undrop),
+        Route("GET", "/v1/{prefix}/dropped", "listDropped", dropped.list),
+        Route("GET", "/v1/{prefix}/reachable", "listReachable", dropped.reachable),
+        Route("GET", "/v1/{prefix}/reachable/{table}", "listReachableFiles", dropped.reachable_files),
         Route("GET", _VIEWS, "listViews", views.list),
         Route("POST", _VIEWS, "createView", views.create),
         Route("GET", _VIEW, "loadView", views.load),

@@ -1,0 +1,1 @@
+"""Upkeep that grows with the lake, as Spark jobs."""
