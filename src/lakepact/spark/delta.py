@@ -40,7 +40,9 @@ class DeltaTarget:
         if wish.mode in ("create", "create_or_replace"):
             self._create(frame, wish)
             return
-        table = self.plain.delta.load(self.name)
+        # Rows that are only added do not depend on those that are there: then only the columns are looked at.
+        blind = wish.mode == "append"
+        table = self.plain.delta.load(self.name, files=not blind)
         table, grown = self._fitted(table, frame, wish)
         schema = schemas.parse(table.schema_string)
         if wish.mode == "merge":
@@ -55,8 +57,7 @@ class DeltaTarget:
             case _:
                 replaced = {_values(one, schema) for one in added}
                 gone = [one for one in table.files if _values(one, schema) in replaced]
-        # Rows that are only added do not depend on those that are there.
-        version = None if wish.mode == "append" and not grown else table.version
+        version = None if blind and not grown else table.version
         self._commit(table, [*grown, *_removes(gone), *added], wish.mode.upper(), version)
 
     def delete(self, where: str) -> None:

@@ -59,17 +59,29 @@ class PostgresDelta:
 
     # --- writing ---
 
-    async def put(self, transaction_id: str, changes: Sequence[TableChange], *, tombstones: bool = False) -> None:
+    async def put(
+        self,
+        transaction_id: str,
+        changes: Sequence[TableChange],
+        *,
+        request_hash: str = "",
+        tombstones: bool = False,
+    ) -> None:
         encoded = encode_changes(transaction_id, changes)
         if not encoded:
             return
 
         await self._working(
-            transaction_id, lambda connection: self._put(connection, transaction_id, encoded, tombstones)
+            transaction_id, lambda connection: self._put(connection, transaction_id, request_hash, encoded, tombstones)
         )
 
     async def _put(
-        self, connection: Any, transaction_id: str, changes: Sequence[EncodedChange], tombstones: bool
+        self,
+        connection: Any,
+        transaction_id: str,
+        request_hash: str,
+        changes: Sequence[EncodedChange],
+        tombstones: bool,
     ) -> None:
         # Every statement has a time limit of its own, also those that begin and end: a dead connection says nothing.
         silence_s = self._database.silence_s
@@ -78,6 +90,7 @@ class PostgresDelta:
             wanted = await connection.fetchval(
                 self._statements.put,
                 transaction_id,
+                request_hash,
                 self._clock.now_ms(),
                 [one.table_id for one in changes],
                 [one.version for one in changes],
@@ -114,12 +127,15 @@ class PostgresDelta:
             raise
         await connection.execute("COMMIT", timeout=silence_s)
 
-    async def move(self, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
+    async def move(
+        self, transaction_id: str, table_id: str, version: int, to_version: int, *, request_hash: str = ""
+    ) -> None:
         await self._working(
             transaction_id,
             lambda connection: connection.execute(
                 self._statements.move,
                 transaction_id,
+                request_hash,
                 table_id,
                 version,
                 to_version,

@@ -103,16 +103,25 @@ class SqliteDelta:
 
     # --- writing ---
 
-    async def put(self, transaction_id: str, changes: Sequence[TableChange], *, tombstones: bool = False) -> None:
+    async def put(
+        self,
+        transaction_id: str,
+        changes: Sequence[TableChange],
+        *,
+        request_hash: str = "",
+        tombstones: bool = False,
+    ) -> None:
         encoded = encode_changes(transaction_id, changes)
         now_ms = self._clock.now_ms()
         try:
-            await self._submit(lambda work: _put(work, transaction_id, encoded, tombstones, now_ms))
+            await self._submit(lambda work: _put(work, transaction_id, request_hash, encoded, tombstones, now_ms))
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidRequest(f"an action holds what a database cannot: {error}") from None
 
-    async def move(self, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
-        await self._submit(lambda work: _move(work, transaction_id, table_id, version, to_version))
+    async def move(
+        self, transaction_id: str, table_id: str, version: int, to_version: int, *, request_hash: str = ""
+    ) -> None:
+        await self._submit(lambda work: _move(work, transaction_id, request_hash, table_id, version, to_version))
 
     async def discard(self, transaction_id: str) -> None:
         await self._submit(lambda work: _discard(work, transaction_id))
@@ -306,7 +315,14 @@ class SqliteDelta:
 # --- jobs ---
 
 
-def _put(work: Work, transaction_id: str, changes: Iterable[EncodedChange], tombstones: bool, now_ms: int) -> None:
+def _put(
+    work: Work,
+    transaction_id: str,
+    request_hash: str,
+    changes: Iterable[EncodedChange],
+    tombstones: bool,
+    now_ms: int,
+) -> None:
     written: list[EncodedChange] = []
     for change in changes:
         place = (transaction_id, change.table_id, change.version)
@@ -315,9 +331,9 @@ def _put(work: Work, transaction_id: str, changes: Iterable[EncodedChange], tomb
         if work.execute(_TAKE, place).rowcount:
             _delete_rows(work, place)
         work.execute(
-            "INSERT INTO dl_pending (transaction_id, table_id, version, adds, removes, put_ms) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (*place, change.adds, change.removes, now_ms),
+            "INSERT INTO dl_pending (transaction_id, table_id, version, adds, removes, put_ms, request_hash) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*place, change.adds, change.removes, now_ms, request_hash),
         )
         for table, rows in change.rows.items():
             work.executemany(_INSERT[table], rows)
@@ -357,17 +373,17 @@ _REPLACING: Final = (
 )
 
 
-def _move(work: Work, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
-    planned = {
-        row[0]
-        for row in work.execute(
-            "SELECT version FROM dl_pending WHERE transaction_id = ? AND table_id = ? AND version IN (?, ?)",
+def _move(work: Work, transaction_id: str, request_hash: str, table_id: str, version: int, to_version: int) -> None:
+    planned: dict[int, str] = dict(
+        work.execute(
+            "SELECT version, request_hash FROM dl_pending "
+            "WHERE transaction_id = ? AND table_id = ? AND version IN (?, ?)",
             (transaction_id, table_id, version, to_version),
-        )
-    }
+        ).fetchall()
+    )
     if _is_published(work, (transaction_id, table_id, to_version)):
         return
-    if not planned:
+    if planned.get(version, planned.get(to_version)) != request_hash:
         raise rows_gone(transaction_id, table_id, version)
     if version != to_version and version in planned:
         # What an earlier attempt has left there gives way. (If only that is there, this has been done before.)
