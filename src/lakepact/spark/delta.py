@@ -23,6 +23,9 @@ from lakepact.spark.writers import Write
 MERGE_SCHEMA: Final = "mergeSchema"
 """The option that lets a frame bring new columns, as Delta calls it."""
 
+_COMMENT: Final = "comment"
+"""The property that Spark keeps a table's comment in. Delta has a place of its own for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
@@ -41,7 +44,7 @@ class DeltaTarget:
             self._create(frame, wish)
             return
         # Rows that are only added do not depend on those that are there: then only the columns are looked at.
-        blind = wish.mode == "append"
+        blind = wish.mode == "append" and not wish.exact
         table = self.plain.delta.load(self.name, files=not blind)
         table, grown = self._fitted(table, frame, wish)
         schema = schemas.parse(table.schema_string)
@@ -81,8 +84,13 @@ class DeltaTarget:
                     f"or use mode='overwrite' with options={{'{MERGE_SCHEMA}': True}} to add some"
                 )
         else:
+            properties = dict(wish.properties)
             table = self.plain.delta.create(
-                self.name, schemas.dump(schema), partition_by=columns, configuration=wish.properties
+                self.name,
+                schemas.dump(schema),
+                partition_by=columns,
+                description=properties.pop(_COMMENT, None),
+                configuration=properties,
             )
         added = write_files(self.spark, _in_order(frame, schema), table, schema)
         self._commit(table, [*_removes(table.files), *added], "CREATE TABLE AS SELECT", table.version)
