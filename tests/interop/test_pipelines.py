@@ -22,7 +22,7 @@ from lakepact.catalog.receipts import commit_key
 from lakepact.client import DeltaTable
 from lakepact.pipelines.results import State, Status
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import name, raw, receipt, rows, shared  # noqa: F401
+from tests.interop.pipelines import name, raw, receipt, rows, shared, soon  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -453,7 +453,7 @@ def test_a_run_is_done_again_when_somebody_has_added_to_its_delta_table(
 def delta_receipt(lake: Lake, table: DeltaTable) -> dict[str, Any]:
     # Its cell has one revision more than the table has versions.
     key = commit_key(f"cell:{table.table_id}:{table.version + 1}")
-    [found] = (lake.server.folder / "data").rglob(f"{key}.json")
+    [found] = soon(lambda: list((lake.server.folder / "data").rglob(f"{key}.json")))
     return dict(orjson.loads(found.read_bytes()))
 
 

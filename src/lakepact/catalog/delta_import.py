@@ -19,8 +19,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_logs import Log, open_log
 from lakepact.catalog.delta_steps import needed, version_of
@@ -41,6 +39,7 @@ from lakepact.delta.log_reader import Base, Version
 from lakepact.delta.ports import DeltaRows, TableChange
 from lakepact.delta.protocol import is_managed, take_over, take_over_problems
 from lakepact.delta.state import Replay
+from lakepact.delta.stats import num_records
 from lakepact.errors import Contended, InvalidRequest, KeyReused, RowsGone
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.model import Busy, Committed, Failed, State, Transaction
@@ -97,7 +96,7 @@ class _Survey:
 
     def to_json(self) -> dict[str, Any]:
         files = self.replay.files.values()
-        counts = [_rows_in(one) for one in files]
+        counts = [num_records(one.stats) for one in files]
         known = [count for count in counts if count is not None]
         return {
             "first-version": self.first,
@@ -504,13 +503,3 @@ def _new_version(table_id: str, one: _Planned) -> NewVersion:
         digest=one.digest,
         tombstones=one.tombstones,
     )
-
-
-def _rows_in(add: Add) -> int | None:
-    if add.stats is None:
-        return None
-    try:
-        count = orjson.loads(add.stats).get("numRecords")
-    except (orjson.JSONDecodeError, AttributeError):
-        return None
-    return count if isinstance(count, int) else None

@@ -32,6 +32,7 @@ from lakepact.stores.postgres_delta_statements import DeltaStatements
 from lakepact.stores.postgres_session import Database
 from lakepact.stores.sql_codec import storable_text
 from lakepact.stores.sql_delta import (
+    EndsMirrors,
     contents_of,
     encode_changes,
     error_of,
@@ -48,7 +49,7 @@ from lakepact.stores.sql_delta import (
 _FOREVER: Final = 2**62
 
 
-class PostgresDelta:
+class PostgresDelta(EndsMirrors):
     """`DeltaRows` on a PostgreSQL schema."""
 
     def __init__(self, database: Database, schema: str) -> None:
@@ -286,15 +287,6 @@ class PostgresDelta:
         rows = await self._rows(self._statements.mirrored, engine, owner, self._clock.now_ms(), tables, reached)
         return [row[0] for row in rows]
 
-    async def mirror_failed(
-        self, engine: str, owner: str, table_id: str, error: str, *, retry_at_ms: int | None
-    ) -> bool:
-        state = MirrorState.DEAD if retry_at_ms is None else MirrorState.RETRYING
-        return await self._ended(engine, owner, table_id, error, state, retry_at_ms or 0)
-
-    async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
-        return await self._ended(engine, owner, table_id, error, MirrorState.CONFLICT, 0)
-
     async def _ended(
         self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
     ) -> bool:
@@ -308,7 +300,7 @@ class PostgresDelta:
                 table_id,
                 state.value,
                 next_attempt_ms,
-                shortened(error),
+                error,
             )
         )
 

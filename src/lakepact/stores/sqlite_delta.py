@@ -34,6 +34,7 @@ from lakepact.stores.sql_delta import (
     ERROR_COLUMNS,
     TABLE_COLUMNS,
     VERSION_COLUMNS,
+    EndsMirrors,
     contents_of,
     encode_changes,
     error_of,
@@ -93,7 +94,7 @@ class Look(Protocol):
     def __call__(self, look: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
 
 
-class SqliteDelta:
+class SqliteDelta(EndsMirrors):
     """`DeltaRows` on one SQLite file."""
 
     def __init__(self, submit: Submit, look: Look, clock: Clock) -> None:
@@ -277,21 +278,12 @@ class SqliteDelta:
         now_ms = self._clock.now_ms()
         return await self._submit(lambda work: mirrors.mirrored(work, engine, owner, versions, now_ms))
 
-    async def mirror_failed(
-        self, engine: str, owner: str, table_id: str, error: str, *, retry_at_ms: int | None
-    ) -> bool:
-        state = MirrorState.DEAD if retry_at_ms is None else MirrorState.RETRYING
-        return await self._ended(engine, owner, table_id, error, state, retry_at_ms or 0)
-
-    async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
-        return await self._ended(engine, owner, table_id, error, MirrorState.CONFLICT, 0)
-
     async def _ended(
         self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
     ) -> bool:
-        now_ms, text = self._clock.now_ms(), shortened(error)
+        now_ms = self._clock.now_ms()
         return await self._submit(
-            lambda work: mirrors.ended(work, engine, owner, table_id, text, state, next_attempt_ms, now_ms)
+            lambda work: mirrors.ended(work, engine, owner, table_id, error, state, next_attempt_ms, now_ms)
         )
 
     async def retry(self, *, table_id: str | None = None, engine: str | None = None) -> int:
