@@ -421,6 +421,14 @@ def test_a_delta_input_is_told_by_its_version(lake: Lake, shared: SparkLake, raw
     assert found.to_json()["version"] == 0
     with pytest.raises(dp.InvalidPipeline, match="Delta table"):
         dp.run(pipeline(read_new=True), shared)
+    with dp.Pipeline(name, namespace=raw) as unaware:
+
+        @dp.table
+        def unread(spark: SparkSession) -> DataFrame:
+            return spark.table("people")
+
+    with pytest.raises(dp.StageFailed, match=r"is a Delta table, .*dp\.read"):
+        dp.run(unaware, shared)
     # Declared as something else than what it is.
     with dp.Pipeline(name, namespace=raw) as other:
 

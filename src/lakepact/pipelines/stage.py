@@ -35,6 +35,7 @@ from lakepact.spark.settings import PREFIX
 from lakepact.spark.statements import Statements
 
 _PARAMETER_MARK: Final = ":"
+_UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 
 
 @dataclass(slots=True)
@@ -170,7 +171,7 @@ def perform(work: Work, step: Step) -> StageResult:
         conflict = conflict_in(error)
         if conflict is not None:
             raise conflict from error
-        raise StageFailed(step.name, _reason(error)) from error
+        raise StageFailed(step.name, _reason(error) + _hint(work, step, error)) from error
 
 
 def _view(work: Work, step: Step, began: float) -> StageResult:
@@ -308,6 +309,19 @@ def _raise_failed(results: tuple[CheckResult, ...]) -> None:
     failed = [result for result in results if not result.holds]
     if failed:
         raise CheckFailed(failed)
+
+
+def _hint(work: Work, step: Step, error: Exception) -> str:
+    """Spark does not know Delta tables of the lake, and does not say so."""
+    if _UNKNOWN_TABLE not in str(error):
+        return ""
+    delta = [name for name in step.reads if "." in name and work.tx.plain.delta.exists(name)]
+    if not delta:
+        return ""
+    return (
+        f"\n{', '.join(delta)} is a Delta table, which spark.table and spark.sql do not know: read it with "
+        f"dp.read({delta[0]!r}), as a parameter, or return the query as text"
+    )
 
 
 def _reason(error: Exception) -> str:
