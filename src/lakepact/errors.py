@@ -14,7 +14,8 @@
     │   ├── TransactionNotFound
     │   ├── KeyReused
     │   ├── WrongState
-    │   │   └── TransactionClosed
+    │   │   ├── TransactionClosed
+    │   │   └── PreparedOtherwise
     │   ├── SnapshotTooOld
     │   ├── StagedMeanwhile
     │   └── RowsGone
@@ -124,6 +125,12 @@ class TransactionClosed(WrongState):
     """The transaction has ended; the message says how, and how to begin again."""
 
     type: ClassVar[str] = "transaction-closed"
+
+
+class PreparedOtherwise(WrongState):
+    """The transaction is prepared, with another plan than this one. Look its record up, and commit what it says."""
+
+    type: ClassVar[str] = "prepared-otherwise"
 
 
 class SnapshotTooOld(TransactionError):

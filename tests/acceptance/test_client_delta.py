@@ -92,6 +92,24 @@ def test_both_formats_are_published_by_one_block(lake: Lake, ml: str) -> None:
     assert paths(lake, f"{ml}.labels") == ["a.parquet", "b.parquet"]
 
 
+def test_blocks_that_only_add_do_not_stand_in_each_others_way(lake: Lake, ml: str) -> None:
+    name = f"{ml}.labels"
+    lake.delta.create(name, SCHEMA)
+    with lake.transaction() as slow:
+        assert slow.delta.load(name, files=False).version == 0
+        slow.delta.commit(DeltaChange(name, [add("slow")]))
+        with lake.transaction() as fast:
+            fast.delta.commit(DeltaChange(name, [add("fast")]))
+    assert (lake.delta.load(name).version, paths(lake, name)) == (2, ["fast", "slow"])
+    # What was computed from the rows that were there is another matter.
+    with pytest.raises(Conflict) as caught, lake.transaction() as slow:
+        slow.delta.commit(DeltaChange(name, [add(f"number-{len(slow.delta.load(name).files)}")]))
+        lake.delta.commit(DeltaChange(name, [add("fast-2")]))
+    [named] = caught.value.details["version-conflicts"]
+    assert (named["expected"], named["actual"]) == (2, 3)
+    assert paths(lake, name) == ["fast", "fast-2", "slow"]
+
+
 def test_both_formats_are_changed_by_one_commit(lake: Lake, ml: str) -> None:
     lake.tables.create(f"{ml}.features", ICEBERG_SCHEMA)
     lake.delta.create(f"{ml}.labels", SCHEMA)

@@ -64,7 +64,11 @@ def transaction(job: Job) -> Transaction:
     )
     writes = tuple(Write(cell_of(table), job.base, {"version": job.base}) for table in said)
     beside = DeltaChanges("crash", versions=versions).document()
-    return Transaction(job.id, f"hash {job.base}", writes, answer={"ok": True}, beside=beside)
+    return Transaction(job.id, hash_of(job), writes, answer={"ok": True}, beside=beside)
+
+
+def hash_of(job: Job) -> str:
+    return f"hash {job.base}"
 
 
 async def seed(store: CellStore, transaction_id: TransactionId) -> None:
@@ -75,19 +79,20 @@ async def seed(store: CellStore, transaction_id: TransactionId) -> None:
         versions=tuple(NewVersion(table, 0, 1, "CREATE") for table in tables),
         mirrors=dict.fromkeys(tables, ("delta_log",)),
     )
-    await rows_of(store).put(transaction_id, [TableChange(table, 0, []) for table in tables])
+    await rows_of(store).put(transaction_id, [TableChange(table, 0, []) for table in tables], request_hash="seed")
     writes = tuple(Write(cell_of(table), 0, {"version": 0}) for table in tables)
     made = await store.commit(Transaction(transaction_id, "seed", writes, beside=changes.document()))
     assert isinstance(made, Committed)
 
 
 async def _put(store: CellStore, job: Job) -> None:
-    rows = rows_of(store)
-    await rows.put(job.id, [TableChange(table, job.base, actions(table, job.base)) for table in (LEFT, RIGHT)])
+    rows, request_hash = rows_of(store), hash_of(job)
+    changes = [TableChange(table, job.base, actions(table, job.base)) for table in (LEFT, RIGHT)]
+    await rows.put(job.id, changes, request_hash=request_hash)
     # Published already if the crash came after the commit: then there is nothing to move.
     with suppress(RowsGone):
-        await rows.move(job.id, RIGHT, job.base, job.base + 7)
-        await rows.move(job.id, RIGHT, job.base + 7, job.base)
+        await rows.move(job.id, RIGHT, job.base, job.base + 7, request_hash=request_hash)
+        await rows.move(job.id, RIGHT, job.base + 7, job.base, request_hash=request_hash)
 
 
 async def publish_at_once(store: CellStore, job: Job) -> None:

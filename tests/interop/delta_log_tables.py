@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from lakepact.delta import engine_types
 from lakepact.delta import schema as schemas
 from lakepact.delta.actions import Action, Add, CommitInfo, Metadata, Remove, Txn
-from lakepact.delta.checkpoint import checkpoint_file, is_due, last_checkpoint_file
+from lakepact.delta.checkpoint import checkpoint_file, last_checkpoint_file, newest_due
 from lakepact.delta.codec import commit_file
 from lakepact.delta.log_reader import LogFile, read_state
 from lakepact.delta.partitions import value_text
@@ -95,7 +95,7 @@ class OurTable:
         said = CommitInfo(START_MS + version, "WRITE", {}, {"txnId": f"t{version}"}) if info is None else info
         (self.log / f"{version:020d}.json").write_bytes(commit_file(actions, said))
         self.replay.apply(version, actions)
-        if is_due(version):
+        if newest_due(version - 1, version) == version:
             state = self.replay.state()
             file = checkpoint_file(state, tombstones_after_ms=0)
             (self.log / f"{version:020d}.checkpoint.parquet").write_bytes(file)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +22,13 @@ from lakepact.delta.protocol import is_managed
 from lakepact.delta.state import Replay, TableState
 from lakepact.delta.stats import num_records
 from tests.interop.delta_log_tables import LATER_MS, START_MS, OurTable, a_delta_rs_table, listed, our_table, taken_over
+from tests.wire.world import Wire
 
 # It starts Spark, and the first of all fetches Delta.
 pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
+TABLES = "/namespaces/db/delta-tables"
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +140,65 @@ def test_deletion_vectors_are_refused_by_name_and_left_behind_by_a_later_checkpo
 def test_column_mapping_is_refused_by_name(folder: Path) -> None:
     with pytest.raises(UnsupportedFeature, match="'columnMapping' is used"):
         states(folder / "mapped")
+
+
+@pytest.mark.parametrize("name", ["plain", "parts", "sidecars"])
+def test_a_log_of_spark_is_imported_and_verified(said: dict[str, Any], folder: Path, tmp_path: Path, name: str) -> None:
+    """Partitions, removes, an evolved schema, checkpoints of every form: through the server, as a user would."""
+    warehouse = tmp_path / "warehouse"
+    shutil.copytree(folder / name, warehouse / name)
+
+    async def claim() -> None:
+        async with Wire.opened(tmp_path, warehouse=warehouse.as_uri()) as wire:
+            await wire.namespace("db")
+            table = f"{TABLES}/{name}"
+
+            async def imported(**options: bool) -> dict[str, Any]:
+                answer = await wire.post(f"{table}/import", {"location": f"{warehouse.as_uri()}/{name}", **options})
+                assert answer.status == 200, answer.body
+                found: dict[str, Any] = answer.json()
+                assert found["parity"]["equal"] is True, found["parity"]
+                return found
+
+            done = await imported()
+            newest = max(map(int, said[name]))
+            assert (done["version"], done["first-version"], done["read-only"]) == (
+                newest,
+                min(map(int, said[name])),
+                True,
+            )
+            assert done["rows"] == said[name][str(newest)]["rows"]
+            for version, wanted in said[name].items():
+                loaded = (await wire.get(f"{table}?files=true&version={version}")).json()
+                found = sorted(f"{folder / name}/{decode_path(one['add']['path'])}" for one in loaded["files"])
+                assert found == [uri.removeprefix("file:").replace("///", "/") for uri in wanted["files"]]
+                assert schemas.parse(loaded["metadata"]["schemaString"]) == schemas.parse(wanted["schema"])
+            if name == "plain":
+                assert loaded["transactions"] == {"loader": 7}
+                assert loaded["metadata"]["partitionColumns"] == ["p", "q"]
+            taken = await imported(**{"take-over": True})
+            assert (taken["version"], taken["read-only"]) == (newest + 1, False)
+            compared = (await wire.get(f"{table}/verify")).json()
+            assert (compared["equal"], compared["version"]) == (True, newest + 1), compared
+
+    asyncio.run(claim())
+
+
+@pytest.mark.parametrize(("name", "why"), [("vectors", "deletion vector"), ("mapped", "columnMapping")])
+def test_what_spark_can_and_we_cannot_is_refused_by_the_import(
+    folder: Path, tmp_path: Path, name: str, why: str
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    shutil.copytree(folder / name, warehouse / name)
+
+    async def claim() -> None:
+        async with Wire.opened(tmp_path, warehouse=warehouse.as_uri()) as wire:
+            await wire.namespace("db")
+            answer = await wire.post(f"{TABLES}/t/import", {"location": f"{warehouse.as_uri()}/{name}"})
+            assert (answer.status, why in answer.json()["error"]["message"]) == (400, True), answer.body
+            assert (await wire.get(TABLES)).json()["identifiers"] == []
+
+    asyncio.run(claim())
 
 
 def test_a_table_that_was_taken_over_is_read_with_its_history_and_not_written(

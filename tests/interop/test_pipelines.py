@@ -18,9 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakepact import pipelines as dp
+from lakepact.catalog.receipts import commit_key
+from lakepact.client import DeltaTable
 from lakepact.pipelines.results import State, Status
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import name, raw, receipt, rows, shared  # noqa: F401
+from tests.interop.pipelines import name, raw, receipt, rows, shared, soon  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -296,6 +298,171 @@ def test_only_a_part_may_run_and_reads_other_tables_as_they_are(
     assert [stage.name for stage in result.stages] == ["clean", f"{raw}.facts"]
     assert len(rows(lake, f"{raw}.facts")) == 2 + 3
     assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
+
+
+# --- Delta tables ---
+
+
+def both_formats(name: str, db: str, *, wider: bool = False, smallest: float = 0) -> dp.Pipeline:
+    """Iceberg in, Delta and Iceberg out, each made of the other."""
+    with dp.Pipeline(name, namespace=db) as pipeline:
+
+        @dp.table(format="delta", partition_cols=["customer"], comment="what was bought")
+        @dp.expect("cheap", "amount < 6")
+        @dp.expect_unique("id", severity="warn")
+        @dp.expect_or_fail("worth it", f"amount > {smallest}")
+        def facts(raw_orders: DataFrame) -> DataFrame:
+            return raw_orders.withColumn("source", F.lit("shop")) if wider else raw_orders
+
+        @dp.table(mode="merge", keys=["id"], format="delta")
+        def customers() -> str:
+            return "SELECT id, name FROM raw_customers"
+
+        @dp.temporary_view
+        def named() -> str:
+            # By the name of the table, by another, without a namespace and with one.
+            return f"SELECT facts.id, c.name, amount FROM facts JOIN {db}.customers AS c ON facts.customer = c.id"
+
+        @dp.materialized_view
+        def daily(named: DataFrame) -> DataFrame:
+            return named.groupBy("name").agg(F.sum("amount").alias("total"))
+
+        @dp.materialized_view(format="delta")
+        @dp.expect_references("name", "daily", "name")
+        def best(daily: DataFrame) -> DataFrame:
+            return daily.orderBy(F.desc("total")).limit(1)
+
+    return pipeline
+
+
+def test_delta_and_iceberg_tables_are_made_of_each_other_in_one_commit(
+    lake: Lake, shared: SparkLake, raw: str, name: str
+) -> None:
+    before = {
+        table: lake.metadata(f"{raw}.{table}")["current-snapshot-id"] for table in ("raw_orders", "raw_customers")
+    }
+    result = dp.run(both_formats(name, raw), shared)
+    assert result.state is State.COMMITTED
+    delta = {table: shared.plain.delta.load(f"{raw}.{table}") for table in ("facts", "customers", "best")}
+    assert {table: one.version for table, one in delta.items()} == {"facts": 0, "customers": 0, "best": 0}
+    assert (delta["facts"].partition_columns, delta["facts"].metadata["description"]) == (
+        ("customer",),
+        "what was bought",
+    )
+    assert {tuple(row) for row in shared.table(f"{raw}.best").collect()} == {("Bob", 7.5)}
+    assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
+    # One transaction, so one instant.
+    assert {one.timestamp_ms for one in delta.values()} == {lake.metadata(f"{raw}.daily")["last-updated-ms"]}
+    figures = {stage.name: stage.figures for stage in result.stages}[f"{raw}.facts"]
+    assert (figures.rows, figures.files) == (3, 3) and figures.bytes > 0
+    assert {check.name: check.status for check in result.checks} == {
+        "cheap": Status.WARNED,
+        "id unique": Status.PASSED,
+        "worth it": Status.PASSED,
+        "name in daily": Status.PASSED,
+    }
+    # What a run makes itself is none of its inputs, whatever its format.
+    assert {one.table: one.snapshot_id for one in result.inputs} == {
+        f"{raw}.{table}": at for table, at in before.items()
+    }
+    found = delta_receipt(lake, delta["best"])
+    assert (found["lineage"], found["quality"]) == ("verified", "passed")
+    assert (found["source"]["pipeline"], found["source"]["run-id"]) == (name, result.run_id)
+
+    # Once more: what is added to is added to, with a new column, what is merged and computed anew is not doubled.
+    again = dp.run(both_formats(name, raw, wider=True), shared)
+    assert {stage.name: stage.figures.rows for stage in again.stages if stage.target is not None} == {
+        f"{raw}.facts": 3,
+        f"{raw}.customers": 2,
+        f"{raw}.daily": 2,
+        f"{raw}.best": 1,
+    }
+    checks = {check.name: check for check in again.checks}
+    assert (checks["cheap"].rows, checks["id unique"].rows, checks["id unique"].status) == (3, 6, Status.WARNED)
+    assert shared.table(f"{raw}.facts").where("source IS NULL").count() == 3
+    assert shared.table(f"{raw}.customers").count() == 2
+    assert {tuple(row) for row in shared.table(f"{raw}.best").collect()} == {("Bob", 15)}
+    assert shared.plain.delta.load(f"{raw}.facts").version == 1
+
+    # A check that fails on staged Delta rows publishes nothing of either format.
+    with pytest.raises(dp.CheckFailed, match="worth it"):
+        dp.run(both_formats(name, raw, smallest=100), shared)
+    assert shared.plain.delta.load(f"{raw}.facts").version == 1
+    assert rows(lake, f"{raw}.daily") == [("Ann", 10), ("Bob", 15)]
+
+
+def test_a_delta_input_is_told_by_its_version(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
+    with shared.transaction() as tx:
+        tx.write(lake.spark.table(f"{raw}.raw_customers"), f"{raw}.people", "create", format="delta")
+
+    def pipeline(read_new: bool = False) -> dp.Pipeline:
+        with dp.Pipeline(name, namespace=raw) as made:
+
+            @dp.table
+            def names(people: DataFrame) -> DataFrame:
+                return people.select("name")
+
+            @dp.table(format="delta")
+            def known() -> DataFrame:
+                return dp.read_new("people") if read_new else dp.read("people")
+
+        return made
+
+    result = dp.run(pipeline(), shared)
+    table_id = shared.plain.delta.load(f"{raw}.people").table_id
+    [found] = result.inputs
+    assert (found.table, found.uuid, found.version, found.used_by) == (
+        f"{raw}.people",
+        table_id,
+        0,
+        (f"{raw}.known", f"{raw}.names"),
+    )
+    assert receipt(lake, f"{raw}.names")["inputs"] == [found.to_json()]
+    assert found.to_json()["version"] == 0
+    with pytest.raises(dp.InvalidPipeline, match="Delta table"):
+        dp.run(pipeline(read_new=True), shared)
+    with dp.Pipeline(name, namespace=raw) as unaware:
+
+        @dp.table
+        def unread(spark: SparkSession) -> DataFrame:
+            return spark.table("people")
+
+    with pytest.raises(dp.StageFailed, match=r"is a Delta table, .*dp\.read"):
+        dp.run(unaware, shared)
+    # Declared as something else than what it is.
+    with dp.Pipeline(name, namespace=raw) as other:
+
+        @dp.table(format="iceberg", name="known")
+        def _known(people: DataFrame) -> DataFrame:
+            return people
+
+    with pytest.raises(dp.InvalidPipeline, match="declared as iceberg and is there as delta"):
+        dp.run(other, shared)
+
+
+def test_a_run_is_done_again_when_somebody_has_added_to_its_delta_table(
+    lake: Lake, shared: SparkLake, raw: str, name: str
+) -> None:
+    """Others' appends do not conflict with ours as such, but the checks have not seen them."""
+    dp.run(both_formats(name, raw), shared)
+    intruders = [lake.spark.createDataFrame([(9, 11, 1.0)], "id INT, customer INT, amount DOUBLE")]
+
+    def interrupt(stage: str, what: str, _: Any) -> None:
+        if what == "committing" and intruders:
+            with shared.transaction() as tx:
+                tx.write(intruders.pop(), f"{raw}.facts")
+
+    result = dp.run(both_formats(name, raw), shared, on_event=interrupt)
+    assert (result.state, result.attempts) == (State.COMMITTED, 2)
+    assert rows(lake, f"{raw}.daily") == [("Ann", 10), ("Bob", 16)]
+    assert shared.plain.delta.load(f"{raw}.facts").version == 2
+
+
+def delta_receipt(lake: Lake, table: DeltaTable) -> dict[str, Any]:
+    # Its cell has one revision more than the table has versions.
+    key = commit_key(f"cell:{table.table_id}:{table.version + 1}")
+    [found] = soon(lambda: list((lake.server.folder / "data").rglob(f"{key}.json")))
+    return dict(orjson.loads(found.read_bytes()))
 
 
 def test_unknown_inputs_are_an_error_before_anything_runs(shared: SparkLake, db: str, name: str) -> None:

@@ -89,6 +89,38 @@ def test_somebody_faster_is_a_conflict_and_the_whole_is_run_again(lake: Lake, pa
     assert rows(pact, f"{db}.t") == [(1, "fast"), (2, "more")]
 
 
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_appends_side_by_side_all_come_through_unless_they_have_looked(
+    lake: Lake, pact: lp.SparkLake, db: str, isolation: Any
+) -> None:
+    with pact.transaction() as tx:
+        tx.write(people(lake, (1, "a")), f"{db}.t", "create", format="delta")
+    with pact.transaction(isolation=isolation) as slow:
+        slow.write(people(lake, (2, "slow")), f"{db}.t")
+        with pact.transaction() as fast:
+            fast.write(people(lake, (3, "fast")), f"{db}.t")
+    assert rows(pact, f"{db}.t") == [(1, "a"), (2, "slow"), (3, "fast")]
+    assert pact.plain.delta.load(f"{db}.t").version == 2
+
+    # What was computed from the table itself holds only while the table is so, if that is asked for.
+    def counting() -> None:
+        with pact.transaction(isolation=isolation) as slow:
+            slow.write(people(lake, (slow.table(f"{db}.t").count(), "counted")), f"{db}.t")
+            with pact.transaction() as fast:
+                fast.write(people(lake, (4, "fast")), f"{db}.t")
+
+    if isolation == "serializable":
+        with pytest.raises(Conflict):
+            counting()
+    else:
+        counting()
+    assert ((3, "counted") in rows(pact, f"{db}.t")) == (isolation == "snapshot")
+    with pytest.raises(Conflict), pact.transaction(isolation=isolation) as slow:
+        slow.write(people(lake, (5, "exact")), f"{db}.t", exact=True)
+        with pact.transaction() as fast:
+            fast.write(people(lake, (6, "fast")), f"{db}.t")
+
+
 def test_what_does_not_fit_is_refused(lake: Lake, pact: lp.SparkLake, db: str) -> None:
     lake.fill(f"{db}.iceberg", 1)
     with pact.transaction() as tx:

@@ -331,18 +331,6 @@ async def test_an_aborted_transaction_leaves_nothing(wire: Wire) -> None:
     assert (await create(wire, "features"))["version"] == 0
 
 
-async def test_a_table_that_moved_is_a_conflict_at_the_commit(wire: Wire) -> None:
-    await wire.namespace("db")
-    await create(wire)
-    transaction = await begin(wire)
-    await commit(inside(wire, transaction), add("a.parquet"))
-    await commit(wire, add("b.parquet"))
-    refused = await wire.post(f"/transactions/{transaction}/commit", {})
-    assert refused.status == 409
-    assert "labels" in refused.json()["error"]["message"]
-    assert paths(await load(wire)) == ["b.parquet"]
-
-
 async def test_a_file_that_somebody_else_has_removed_is_a_conflict(wire: Wire) -> None:
     await wire.namespace("db")
     await create(wire)

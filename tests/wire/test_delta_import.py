@@ -15,6 +15,7 @@ import pytest
 
 from lakepact.catalog.delta_import import DeltaImport
 from lakepact.catalog.operations import Parts
+from lakepact.catalog.work import Done
 from lakepact.kernel.model import Transaction
 from tests.support.asgi_client import Answer
 from tests.wire.world import Json, Wire, new_key
@@ -66,13 +67,13 @@ def log_of(folder: Path, version: int) -> Path:
     return folder / "_delta_log" / f"{version:020}.json"
 
 
-async def send(wire: Wire, location: str, name: str = "t", **options: bool) -> Answer:
+async def send(wire: Wire, location: str, name: str = "t", key: str | None = None, **options: bool) -> Answer:
     body = {"location": location, **{key.replace("_", "-"): value for key, value in options.items()}}
-    return await wire.post(f"{TABLES}/{name}/import", body)
+    return await wire.post(f"{TABLES}/{name}/import", body, key=key)
 
 
 async def imported(wire: Wire, location: str, name: str = "t", **options: bool) -> Json:
-    answer = await send(wire, location, name, **options)
+    answer = await send(wire, location, name, None, **options)
     assert answer.status == 200, answer.body
     done: Json = answer.json()
     return done
@@ -278,6 +279,73 @@ async def test_of_two_imports_at_once_one_makes_the_table(w: Wire) -> None:
     assert (found["equal"], found["version"]) == (True, 4)
 
 
+# --- exactly once ---
+
+
+@pytest.mark.parametrize("take_over", [False, True])
+async def test_the_same_key_is_told_the_same_and_imports_once(w: Wire, take_over: bool) -> None:
+    await w.namespace("db")
+    folder, key, place = folder_of(w), new_key(), f"{w.root}/source"
+    a_life(folder)
+    first = await send(w, place, key=key, take_over=take_over)
+    assert first.status == 200, first.body
+    assert first.header("X-Lakepact-Transaction") == key
+    assert (first.json()["version"], first.json()["read-only"]) == (5 if take_over else 4, not take_over)
+    again = await send(w, place, key=key, take_over=take_over)
+    assert without_parity(again.json()) == without_parity(first.json())
+    assert again.json()["parity"]["equal"] is True
+    if not take_over:
+        # What has been written since is not a part of that import.
+        write(folder, rows(9, label=["z"]))
+        late = await send(w, place, key=key, take_over=False)
+        assert without_parity(late.json()) == without_parity(first.json())
+        assert (await w.get(f"{TABLES}/t")).json()["version"] == 4
+    other = await send(w, place, key=key, take_over=not take_over)
+    assert (other.status, "different request" in other.json()["error"]["message"]) == (409, True)
+    assert (await w.delete(f"{TABLES}/t")).status == 204
+    late = await send(w, place, key=key, take_over=take_over)
+    assert (late.status, late.json()["parity"]) == (200, None)
+    assert without_parity(late.json()) == without_parity(first.json())
+    assert (await w.get(f"{TABLES}/t")).status == 404
+
+
+async def test_an_import_that_finds_nothing_to_do_keeps_its_answer_too(w: Wire) -> None:
+    await w.namespace("db")
+    folder, key, place = folder_of(w), new_key(), f"{w.root}/source"
+    a_life(folder)
+    await imported(w, place)
+    first = await send(w, place, key=key)
+    assert (first.json()["versions"], first.json()["version"]) == (0, 4)
+    write(folder, rows(9, label=["z"]))
+    assert without_parity((await send(w, place, key=key)).json()) == without_parity(first.json())
+    assert (await w.get(f"{TABLES}/t")).json()["version"] == 4
+
+
+async def test_a_refused_import_is_refused_again_under_its_key(w: Wire) -> None:
+    await w.namespace("db")
+    folder, key, place = folder_of(w), new_key(), f"{w.root}/source"
+    write(folder, rows(1, 2), configuration={"delta.enableChangeDataFeed": "true"})
+    first = await send(w, place, key=key, take_over=True)
+    assert (first.status, "changeDataFeed" in first.json()["error"]["message"]) == (400, True)
+    again = await send(w, place, key=key, take_over=True)
+    assert (again.status, again.json()) == (first.status, first.json())
+
+
+async def test_of_many_under_one_key_all_hear_of_one_import(w: Wire) -> None:
+    await w.namespace("db")
+    folder, key = folder_of(w), new_key()
+    a_life(folder)
+    answers = await asyncio.gather(*(send(w, f"{w.root}/source", key=key) for _ in range(4)))
+    assert all(answer.status in (200, 409, 503) for answer in answers), [answer.body for answer in answers]
+    done = await send(w, f"{w.root}/source", key=key)
+    assert (done.status, done.json()["version"], done.json()["versions"]) == (200, 4, 5)
+    assert all(without_parity(one.json()) == without_parity(done.json()) for one in answers if one.status == 200)
+
+
+def without_parity(answer: Json) -> Json:
+    return {name: value for name, value in answer.items() if name != "parity"}
+
+
 # --- dry run, refusals ---
 
 
@@ -391,7 +459,7 @@ class Mortal(DeltaImport):
         super().__init__(parts, most_versions=5)
         self._commits = 0
 
-    async def _commit(self, transaction: Transaction) -> bool:
+    async def _commit(self, transaction: Transaction) -> Done | None:
         self._commits += 1
         if self._commits == 2:
             raise Crash
@@ -404,13 +472,15 @@ async def test_a_long_import_that_dies_shows_a_prefix_and_is_gone_on_with(
     await w.namespace("db")
     folder = folder_of(w)
     long_life(folder, 12)
+    key = new_key()
     monkeypatch.setattr("lakepact.server.rest.delta.DeltaImport", Mortal)
-    assert (await send(w, f"{w.root}/source")).status == 500
+    assert (await send(w, f"{w.root}/source", key=key)).status == 500
     assert (await w.get(f"{TABLES}/t")).json()["version"] == 4
     assert await live(w) == real_files(folder, 4)
     monkeypatch.setattr("lakepact.server.rest.delta.DeltaImport", partial(DeltaImport, most_versions=5))
-    done = await imported(w, f"{w.root}/source")
+    done = (await send(w, f"{w.root}/source", key=key)).json()
     assert (done["first-version"], done["version"], done["versions"]) == (5, 11, 7)
+    assert (await send(w, f"{w.root}/source", key=key)).json() == done
     assert done["parity"]["equal"] is True, done["parity"]
     for version in (4, 5, 9, 11):
         assert await live(w, version) == real_files(folder, version)

@@ -7,29 +7,30 @@ import follows a log that has grown since.
 
 Without a take-over the table keeps the protocol of its log and is read-only here. The take-over is one more version,
 made after the rows have been compared with the log; foreign writers are refused once the mirror has written it.
+
+Under an Idempotency-Key the last transaction of an import has that id, and holds the answer. So the same request again
+is told what the first one did, whatever has become of the table since; only the comparison with the log is made anew.
 """
 
 from __future__ import annotations
 
 import uuid as uuids
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-
-import orjson
+from typing import Any, Final, TypeAlias
 
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_logs import Log, open_log
 from lakepact.catalog.delta_steps import needed, version_of
 from lakepact.catalog.delta_tables import SHAPE
 from lakepact.catalog.delta_verify import Parity, verify
-from lakepact.catalog.errors import BadRequest, CommitFailed
+from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import Tables, already_exists
-from lakepact.catalog.work import Call, Draft
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, replay
 from lakepact.delta.actions import Action, Add, JsonObject, Remove
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion
 from lakepact.delta.codec import sorted_actions
@@ -38,13 +39,18 @@ from lakepact.delta.log_reader import Base, Version
 from lakepact.delta.ports import DeltaRows, TableChange
 from lakepact.delta.protocol import is_managed, take_over, take_over_problems
 from lakepact.delta.state import Replay
-from lakepact.errors import Contended, RowsGone
+from lakepact.delta.stats import num_records
+from lakepact.errors import Contended, InvalidRequest, KeyReused, RowsGone
 from lakepact.iceberg.requests import Identifier
-from lakepact.kernel.model import Busy, Committed, Transaction
+from lakepact.kernel.model import Busy, Committed, Failed, State, Transaction
 
 _ATTEMPTS: Final = 10
 _LOG_ENGINE: Final = "delta_log"
 """The mirror that writes the log: without it a take-over would keep nobody out."""
+
+
+_Answers: TypeAlias = Callable[[Pointer], JsonObject]
+"""What is said of an import once the table is what this pointer says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class _Survey:
 
     def to_json(self) -> dict[str, Any]:
         files = self.replay.files.values()
-        counts = [_rows_in(one) for one in files]
+        counts = [num_records(one.stats) for one in files]
         known = [count for count in counts if count is not None]
         return {
             "first-version": self.first,
@@ -139,30 +145,49 @@ class DeltaImport:
 
     # --- importing ---
 
-    async def run(self, call: Call, request: ImportDelta) -> dict[str, Any]:
+    async def run(self, call: Call, request: ImportDelta) -> Done:
         """Import, or go on importing. Raises a `Refusal` or a `DeltaError` with nothing changed by this run."""
+        if request.dry_run or not call.keyed:
+            return await self._run(call, request)
+        if (earlier := await self._earlier(call, request)) is not None:
+            return earlier
+        try:
+            return await self._run(call, request)
+        except (BadRequest, InvalidRequest) as error:
+            # Any other refusal has to do with what others have done: the same request may find it otherwise.
+            return await self._refuse(call, request, as_refusal(error))
+
+    async def _run(self, call: Call, request: ImportDelta) -> Done:
         rows = needed(self._parts.rows)
         folder = self._parts.warehouse.blob_name(request.location)
         location = f"{self._parts.warehouse.root}/{folder}"
         there = await self._there(rows, request, folder)
-        managed = there is not None and await _is_ours(rows, there)
-        if there is not None and managed:
+        if there is not None and await _is_ours(rows, there):
             # Taken over before, perhaps by this very request whose answer was lost.
-            return await self._answer(request, location, _Survey(), there, managed=True)
+            return await self._end(call, request, there, self._said(request, location, _Survey(), managed=True))
         log = await self._open(folder)
         survey = await self._survey(rows, log, there, request)
+        says = self._said(request, location, survey, managed=False)
         if request.dry_run:
-            return await self._answer(request, location, survey, there, managed=False)
-        pointer = there
-        async for batch in self._batches(log, survey, pointer):
-            pointer = await self._write(rows, call, request.identifier, location, batch, pointer)
+            return Done(call.transaction_id, {**self._answer(request, location, survey, there, False), "parity": None})
+        pointer, done = there, None
+        async for batch, is_last in _with_last(self._batches(log, survey, pointer)):
+            ends = is_last and not request.take_over
+            pointer, done = await self._write(
+                rows, call if ends else self._part_of(call), request.identifier, location, batch, pointer, says
+            )
         if pointer is None:
             raise BadLog(f"{location} has no version to import")
-        answer = await self._answer(request, location, survey, pointer, managed=False)
-        if request.take_over and answer["parity"]["equal"]:
-            pointer = await self._take_over(rows, call, request.identifier, location, survey, pointer)
-            answer |= {"version": version_of(pointer), "timestamp-ms": pointer.summary["ict-ms"], "read-only": False}
-        return answer
+        if request.take_over and not (await self._compare(pointer)).count:
+            says = self._said(request, location, survey, managed=True)
+            pointer, done = await self._take_over(rows, call, request.identifier, location, survey, pointer, says)
+        elif done is None or request.take_over:
+            return await self._end(call, request, pointer, says)
+        return await self._compared(done, request)
+
+    def _part_of(self, call: Call) -> Call:
+        """One of several transactions of an import, which must not be taken for its end."""
+        return Call(self._parts.new_id(), call.operation, source=call.source)
 
     async def _there(self, rows: DeltaRows, request: ImportDelta, folder: str) -> Pointer | None:
         """What an earlier run has made of it; None if it has not begun. Refuses what is somebody else's."""
@@ -170,9 +195,12 @@ class DeltaImport:
         pointer = await self._names.find(self._cells, request.identifier)
         if pointer is None:
             [owner] = await self._cells.read(self._parts.keys.location(folder))
-            if owner.value is not None:
-                raise BadRequest(f"location {request.location} belongs to another table of this catalog")
-            return None
+            if owner.value is None:
+                return None
+            # Perhaps another import of it was faster between these two looks.
+            pointer = await self._names.find(self._cells, request.identifier)
+        if pointer is None:
+            raise BadRequest(f"location {request.location} belongs to another table of this catalog")
         if pointer.kind is not Kind.DELTA or self._parts.warehouse.blob_name(pointer.location) != folder:
             raise already_exists(pointer)
         if await _is_ours(rows, pointer) and not request.take_over:
@@ -266,7 +294,8 @@ class DeltaImport:
         location: str,
         survey: _Survey,
         pointer: Pointer,
-    ) -> Pointer:
+        says: _Answers,
+    ) -> tuple[Pointer, Done]:
         log = await self._open(self._parts.warehouse.blob_name(location))
         if log.newest != version_of(pointer):
             raise CommitFailed(
@@ -277,7 +306,7 @@ class DeltaImport:
         ict_ms = max(self._parts.clock.now_ms(), pointer.summary["ict-ms"] + 1)
         actions = take_over(state.protocol, state.metadata, version=version, timestamp_ms=ict_ms)
         planned = _Planned(version, ict_ms, actions, "TAKE OVER", more={"engineInfo": "Lakepact"})
-        return await self._write(rows, call, identifier, location, [planned], pointer, (_LOG_ENGINE,))
+        return await self._write(rows, call, identifier, location, [planned], pointer, says, (_LOG_ENGINE,))
 
     # --- writing ---
 
@@ -289,11 +318,11 @@ class DeltaImport:
         location: str,
         batch: Sequence[_Planned],
         there: Pointer | None,
+        says: _Answers,
         engines: tuple[str, ...] = (),
-    ) -> Pointer:
-        """One transaction: these versions, and the table itself if it is not there."""
+    ) -> tuple[Pointer, Done]:
+        """One transaction, under the id of this call: these versions, and the table itself if it is not there."""
         table_id = str(uuids.uuid4()) if there is None else there.id
-        own = Call(self._parts.new_id(), call.operation, source=call.source)
         summary = {
             "uuid": table_id,
             "location": location,
@@ -302,8 +331,9 @@ class DeltaImport:
             SHAPE: None,
         }
         changes = [TableChange(table_id, one.number, one.actions) for one in batch]
+        tombstones = any(one.tombstones for one in batch)
         for attempt in range(_ATTEMPTS):
-            draft = Draft(self._parts.store.read, own.transaction_id, str(attempt), self._parts.clock.now_ms())
+            draft = Draft(self._parts.store.read, call.transaction_id, str(attempt), self._parts.clock.now_ms())
             if there is None:
                 await self._namespaces.enter(draft, identifier.namespace)
                 await self._tables.refuse_taken(draft, identifier)
@@ -311,18 +341,20 @@ class DeltaImport:
                 await self._tables.claim(draft, pointer)
             else:
                 pointer = await self._next(draft, identifier, there, summary)
-            await rows.put(own.transaction_id, changes, tombstones=any(one.tombstones for one in batch))
-            answer = {"operation": own.operation, "result": _result(pointer), "source": own.source}
-            transaction = replace(
-                draft.transaction(own, answer, self._parts.warehouse.name),
-                beside=self._beside(pointer, batch, new=there is None, engines=engines),
+            await rows.put(call.transaction_id, changes, request_hash=call.request_hash, tombstones=tombstones)
+            transaction = draft.transaction(
+                call,
+                {"operation": call.operation, "result": says(pointer), "source": call.source},
+                self._beside(pointer, batch, new=there is None, engines=engines),
             )
-            if await self._commit(transaction):
-                self._parts.watch.applied(draft.changes)
-                self._parts.tasks.background(self._parts.watch.committed(transaction))
-                return pointer
+            done = await self._commit(transaction)
+            if done is not None:
+                if not done.replayed:
+                    self._parts.watch.applied(draft.changes)
+                    self._parts.tasks.background(self._parts.watch.committed(transaction))
+                return pointer, done
             self._parts.watch.retried()
-        await rows.discard(own.transaction_id)
+        await rows.discard(call.transaction_id)
         raise Contended(f"others kept changing {shown(identifier)}; import it again to go on")
 
     async def _next(self, draft: Draft, identifier: Identifier, there: Pointer, summary: JsonObject) -> Pointer:
@@ -350,24 +382,70 @@ class DeltaImport:
             mirrors={pointer.id: follow} if follow else {},
         ).document()
 
-    async def _commit(self, transaction: Transaction) -> bool:
+    async def _commit(self, transaction: Transaction) -> Done | None:
+        """None if something has moved: plan again."""
         try:
             outcome = await self._parts.store.commit(transaction, settle_conflict=False)
         except RowsGone:
-            return False
-        if isinstance(outcome, Busy):
-            raise Contended("another transaction holds the table; import it again to go on", owner=outcome.owner)
-        return isinstance(outcome, Committed)
+            return None
+        match outcome:
+            case Committed():
+                return Done(outcome.id, dict(outcome.answer["result"]), outcome.replayed)
+            case Failed():
+                raise refusal_of(outcome.answer["error"])
+            case Busy():
+                raise Contended("another transaction holds the table; import it again to go on", owner=outcome.owner)
+        return None
+
+    # --- the same request again ---
+
+    async def _earlier(self, call: Call, request: ImportDelta) -> Done | None:
+        record = await self._parts.store.lookup(call.transaction_id)
+        if record is None:
+            return None
+        check_same_request(record, call)
+        if record.state is State.ABORTED:
+            raise KeyReused(f"transaction {record.id} was given up; send the request with a new Idempotency-Key")
+        return await self._compared(replay(record), request) if record.state.final else None
+
+    async def _end(self, call: Call, request: ImportDelta, pointer: Pointer, says: _Answers) -> Done:
+        """There is nothing to write (any more): under a key the answer is kept all the same."""
+        done = Done(call.transaction_id, dict(says(pointer)))
+        if call.keyed:
+            answer = {
+                "operation": call.operation,
+                "warehouse": call.warehouse,
+                "result": done.result,
+                "source": call.source,
+            }
+            done = await self._commit(Transaction(call.transaction_id, call.request_hash, answer=answer)) or done
+        return await self._compared(done, request)
+
+    async def _refuse(self, call: Call, request: ImportDelta, refusal: Refusal) -> Done:
+        answer = {"operation": call.operation, "warehouse": call.warehouse, "error": refusal.to_json()}
+        settled = await self._parts.store.fail(call.transaction_id, call.request_hash, answer)
+        if isinstance(settled, Committed):
+            return await self._compared(Done(settled.id, settled.answer["result"], replayed=True), request)
+        raise refusal_of(settled.answer["error"])
+
+    async def _compared(self, done: Done, request: ImportDelta) -> Done:
+        """What was done, and what the log says now. The table may have gone since."""
+        pointer = await self._names.find_kind(self._cells, request.identifier, Kind.DELTA)
+        is_there = pointer is not None and pointer.id == done.result["table-id"]
+        parity = (await self._compare(pointer)).to_json() if pointer is not None and is_there else None
+        return replace(done, result={**done.result, "parity": parity})
 
     # --- answering ---
 
     async def _open(self, folder: str) -> Log:
         return await open_log(self._parts.blobs, self._parts.tasks, folder)
 
-    async def _answer(
-        self, request: ImportDelta, location: str, survey: _Survey, pointer: Pointer | None, *, managed: bool
-    ) -> dict[str, Any]:
-        parity = None if request.dry_run or pointer is None else (await self._compare(pointer)).to_json()
+    def _said(self, request: ImportDelta, location: str, survey: _Survey, *, managed: bool) -> _Answers:
+        return lambda pointer: self._answer(request, location, survey, pointer, managed)
+
+    def _answer(
+        self, request: ImportDelta, location: str, survey: _Survey, pointer: Pointer | None, managed: bool
+    ) -> JsonObject:
         return {
             "identifier": identifier_json(request.identifier),
             "table-id": None if pointer is None else pointer.id,
@@ -376,9 +454,19 @@ class DeltaImport:
             "version": survey.replay.version if pointer is None or request.dry_run else version_of(pointer),
             "timestamp-ms": None if pointer is None else pointer.summary["ict-ms"],
             "read-only": not managed,
-            "parity": parity,
             **survey.to_json(),
         }
+
+
+async def _with_last(batches: AsyncIterator[list[_Planned]]) -> AsyncIterator[tuple[list[_Planned], bool]]:
+    """Each of them, and whether it is the last."""
+    held: list[_Planned] | None = None
+    async for batch in batches:
+        if held is not None:
+            yield held, False
+        held = batch
+    if held is not None:
+        yield held, True
 
 
 async def _is_ours(rows: DeltaRows, pointer: Pointer) -> bool:
@@ -415,23 +503,3 @@ def _new_version(table_id: str, one: _Planned) -> NewVersion:
         digest=one.digest,
         tombstones=one.tombstones,
     )
-
-
-def _result(pointer: Pointer) -> dict[str, Any]:
-    return {
-        "identifier": identifier_json(pointer.identifier),
-        "table-id": pointer.id,
-        "version": version_of(pointer),
-        "timestamp-ms": pointer.summary["ict-ms"],
-        "metadata-location": pointer.metadata_location,
-    }
-
-
-def _rows_in(add: Add) -> int | None:
-    if add.stats is None:
-        return None
-    try:
-        count = orjson.loads(add.stats).get("numRecords")
-    except (orjson.JSONDecodeError, AttributeError):
-        return None
-    return count if isinstance(count, int) else None

@@ -44,6 +44,9 @@ class DeltaStep:
     engines: tuple[str, ...] | None = None
     """Mirrors of a table that is created."""
 
+    blind: bool = False
+    """Whether it only adds, whatever the table holds: then it may go on past others who do not contradict it."""
+
 
 def needed(rows: DeltaRows | None) -> DeltaRows:
     if rows is None:
@@ -66,7 +69,10 @@ def changes_of_rows(writes: Iterable[Write], steps: Mapping[str, DeltaStep]) -> 
 def beside_of(
     warehouse: str, transaction_id: TransactionId, writes: Iterable[Write], steps: Mapping[str, DeltaStep]
 ) -> Value | None:
-    """What the store does in the same step as these cells; None if no Delta table is among them."""
+    """What the store does in the same step as these cells; None if no Delta table is among them.
+
+    Raises `RowsGone` for a table that would get a version without rows: its statements are not at hand.
+    """
     of_delta = [write for write in writes if family_of(write.key) == DELTA_CELLS]
     if not of_delta:
         return None
@@ -80,6 +86,8 @@ def beside_of(
             continue
         pointer = Pointer.from_json(write.value)
         namespace, step = ".".join(pointer.identifier.namespace), steps.get(table_id)
+        if step is None and pointer.change is not Change.RENAME:
+            raise RowsGone(f"transaction {transaction_id}: the statements for Delta table {table_id} are not at hand")
         if write.revision == 0:
             base_version = version_of(pointer) - (1 if step is not None else 0)
             create.append(NewTable(table_id, namespace, pointer.identifier.name, pointer.location, base_version))
@@ -135,6 +143,9 @@ class StagedDelta:
     statements: tuple[str, ...]
     """In their order: the ids under which their actions are kept."""
 
+    blind: bool
+    """Whether all of them only add to a table that was there, and nothing else has happened to it here."""
+
     @classmethod
     def of(cls, cell: Cell, own_id: str) -> StagedDelta:
         """What is known of this cell before the next statement."""
@@ -142,25 +153,28 @@ class StagedDelta:
             return cls.from_json(cell.value[STAGED])
         pointer = Pointer.of(cell)
         if pointer is None:
-            return cls(-1, 0, ())
-        return cls(version_of(pointer), pointer.summary["ict-ms"], ())
+            return cls(-1, 0, (), blind=False)
+        return cls(version_of(pointer), pointer.summary["ict-ms"], (), blind=True)
 
-    def next(self, statement: str | None) -> StagedDelta:
+    def next(self, statement: str | None, *, blind: bool = False) -> StagedDelta:
+        """After one more step; None if it was no statement, but another name for the table."""
         return StagedDelta(
             self.base_version,
             self.base_ict_ms,
             (*self.statements, statement) if statement is not None else self.statements,
+            self.blind and blind,
         )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StagedDelta:
-        return cls(value["base-version"], value["base-ict-ms"], tuple(value["statements"]))
+        return cls(value["base-version"], value["base-ict-ms"], tuple(value["statements"]), value.get("blind", False))
 
     def to_json(self) -> JsonObject:
         return {
             "base-version": self.base_version,
             "base-ict-ms": self.base_ict_ms,
             "statements": list(self.statements),
+            "blind": self.blind,
         }
 
 

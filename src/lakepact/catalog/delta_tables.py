@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from lakepact.catalog.cells import Cells
+from lakepact.catalog.delta_conflicts import all_of, check_may_go_on, version_conflict
 from lakepact.catalog.delta_steps import DeltaStep, StagedDelta, needed, staged_steps, version_of
 from lakepact.catalog.errors import BadRequest, CommitFailed, NoSuchTable
 from lakepact.catalog.keys import Keys
@@ -25,7 +26,7 @@ from lakepact.catalog.work import Draft
 from lakepact.delta import schema as schemas
 from lakepact.delta.actions import Action, Add, Metadata, Protocol, Remove
 from lakepact.delta.checks import check_change
-from lakepact.delta.conflicts import Conflict, check, summarize, supposed_reads
+from lakepact.delta.conflicts import supposed_reads
 from lakepact.delta.ports import DeltaRows, TableContents, VersionRow
 from lakepact.delta.protocol import MANAGED_CONFIGURATION, is_managed, managed_protocol
 from lakepact.delta.state import Replay, TableState
@@ -160,7 +161,7 @@ class DeltaTables:
             except CommitFailed as conflict:
                 refused.append(conflict)
         if refused:
-            raise _all_of(refused)
+            raise all_of(refused)
         return {"results": [self._result(pointer) for pointer in changed]}
 
     async def _target(self, draft: Draft, commit: DeltaCommit) -> Pointer:
@@ -182,12 +183,15 @@ class DeltaTables:
         [cell] = await draft.read(key)
         version = version_of(pointer)
         if commit.expected_version is not None and commit.expected_version != version:
-            raise _conflict(pointer, commit.expected_version, "it has moved on")
+            raise version_conflict(pointer, commit.expected_version, "it has moved on")
         note = StagedDelta.of(cell, draft.transaction_id)
         if commit.statements is not None and commit.statements != len(note.statements):
-            raise _conflict(pointer, version, "another statement of this transaction has changed it meanwhile")
+            raise version_conflict(pointer, version, "another statement of this transaction has changed it meanwhile")
         if commit.read_version is not None and commit.read_version != version:
-            await self._check_may_go_on(rows, pointer, commit, commit.read_version, note.base_version)
+            # `base_version` is the newest that is committed, as the change sees it.
+            if commit.read_version > note.base_version:
+                raise version_conflict(pointer, commit.read_version, "that version does not exist yet")
+            await check_may_go_on(rows, pointer, commit.actions, commit.read_version, note.base_version)
         staged = await self._staged(draft, pointer)
         protocol, metadata = await self._shape(rows, pointer, staged)
         if not is_managed(protocol):
@@ -204,24 +208,11 @@ class DeltaTables:
         previous = pointer.metadata_location if version_of(pointer) != version else pointer.previous_metadata_location
         new = Pointer.to_delta(pointer.identifier, summary, Change.COMMIT, previous)
         draft.write(key, new.to_json())
-        draft.delta[pointer.id] = DeltaStep(commit.actions, commit.operation, commit.parameters)
+        # Somebody who names a version, or counts statements, has looked.
+        looked = commit.expected_version is not None or commit.statements is not None
+        blind = not looked and supposed_reads(commit.actions).is_blind
+        draft.delta[pointer.id] = DeltaStep(commit.actions, commit.operation, commit.parameters, blind=blind)
         return new
-
-    async def _check_may_go_on(
-        self, rows: DeltaRows, pointer: Pointer, commit: DeltaCommit, read: int, version: int
-    ) -> None:
-        """`version` is the newest that is committed, as the change sees it."""
-        if read > version:
-            raise _conflict(pointer, read, "that version does not exist yet")
-        since = await rows.since(pointer.id, read, version)
-        verdict = check(
-            summarize(commit.actions),
-            supposed_reads(commit.actions),
-            read,
-            [(one.row.version, summarize(one.actions)) for one in since],
-        )
-        if isinstance(verdict, Conflict):
-            raise _conflict(pointer, read, verdict.message)
 
     async def _check_removed_are_there(
         self, rows: DeltaRows, pointer: Pointer, staged: DeltaStep | None, actions: Iterable[Action]
@@ -353,30 +344,3 @@ def _refuse_duplicates(pointers: Iterable[Pointer]) -> None:
         if pointer.id in seen:
             raise BadRequest(f"table {shown(pointer.identifier)} is named twice; put all its actions into one change")
         seen.add(pointer.id)
-
-
-def _all_of(conflicts: Sequence[CommitFailed]) -> CommitFailed:
-    """One refusal that names every table that has moved."""
-    if len(conflicts) == 1:
-        return conflicts[0]
-    named = [one for conflict in conflicts for one in conflict.details["version-conflicts"]]
-    return CommitFailed("; ".join(conflict.message for conflict in conflicts), {"version-conflicts": named})
-
-
-def _conflict(pointer: Pointer, expected: int, why: str) -> CommitFailed:
-    """The refusal of a change whose table has moved. It says what was expected and what is there."""
-    actual = version_of(pointer)
-    return CommitFailed(
-        f"Delta table {shown(pointer.identifier)} was expected at version {expected} and is at version {actual}: {why}"
-        f". Nothing was applied; read it again and retry",
-        {
-            "version-conflicts": [
-                {
-                    "identifier": identifier_json(pointer.identifier),
-                    "table-id": pointer.id,
-                    "expected": expected,
-                    "actual": actual,
-                }
-            ]
-        },
-    )

@@ -36,19 +36,20 @@ def request_hash(
 
 
 def _with_sorted_tables(body: Any) -> Any:
-    changes = body.get("table-changes") if isinstance(body, dict) else None
-    if not isinstance(changes, list):
+    if not isinstance(body, dict):
         return body
-    return {**body, "table-changes": sorted(changes, key=_table)}
+    lists = {name: body[name] for name in ("table-changes", "delta-changes") if isinstance(body.get(name), list)}
+    return {**body, **{name: sorted(changes, key=_table) for name, changes in lists.items()}}
 
 
-def _table(change: Any) -> tuple[list[str], str]:
-    identifier = change.get("identifier") if isinstance(change, dict) else None
+def _table(change: Any) -> tuple[list[str], str, str]:
+    given = change if isinstance(change, dict) else {}
+    identifier, table_id = given.get("identifier"), str(given.get("table-id", ""))
     if not isinstance(identifier, dict):
-        return [], ""
+        return [], "", table_id
     namespace = identifier.get("namespace")
     levels = namespace if isinstance(namespace, list) else []
-    return [str(level) for level in levels], str(identifier.get("name"))
+    return [str(level) for level in levels], str(identifier.get("name")), table_id
 
 
 def _canonical(value: Any) -> Any:

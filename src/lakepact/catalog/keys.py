@@ -10,6 +10,8 @@
     <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
     <warehouse>/state/<name>                  a small document of a user
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
+    <warehouse>/rows-read/<uuid>              never there: an open transaction that has looked at it has read the rows
+                                              of this Delta table
 
 A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
 """
@@ -66,6 +68,9 @@ class Keys:
     def answers(self, bucket: str) -> Key:
         return key_of(self._warehouse, "answers", bucket)
 
+    def rows_read(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "rows-read", uuid)
+
     def staged_location(self, transaction_id: str, location: str) -> Key:
         return key_of(self._warehouse, "staged", transaction_id, hashlib.sha256(location.encode()).hexdigest())
 
@@ -88,6 +93,10 @@ class Keys:
 
 CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})
 """The families whose cells are what users change. The others follow from them."""
+
+
+INSIDE_ONLY: Final = frozenset({"answers", "rows-read"})
+"""The families that mean something inside an open transaction only. They are no part of what it publishes."""
 
 
 def family_of(key: Key) -> str:

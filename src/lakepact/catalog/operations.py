@@ -7,11 +7,11 @@ a change is committed or staged.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from lakepact.catalog.cells import Cells
+from lakepact.catalog.delta_conflicts import log_conflicts
 from lakepact.catalog.delta_steps import DeltaStep
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable, DeltaTables
 from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Refusal, Unsupported
@@ -26,7 +26,7 @@ from lakepact.catalog.views import Views
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Plan
-from lakepact.delta.ports import DeltaRows, ErrorRow, VersionRow
+from lakepact.delta.ports import DeltaRows, VersionRow
 from lakepact.errors import LakepactError, OutcomeUnknown
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots
@@ -255,7 +255,7 @@ class Operations:
         try:
             return await self._worker.perform(call, plan)
         except CommitFailed as refusal:
-            await self._log_conflicts(call, refusal)
+            await log_conflicts(self.parts.rows, call.transaction_id, refusal, self.parts.clock.now_ms())
             raise
 
     async def load_delta(
@@ -281,25 +281,6 @@ class Operations:
     async def _delta_staged(self, _pointer: Pointer) -> tuple[DeltaStep | None, int]:
         """What is staged for this table, and by how many statements; outside of a transaction nothing is."""
         return None, 0
-
-    async def _log_conflicts(self, call: Call, refusal: CommitFailed) -> None:
-        """For those who look for reasons later. It is not worth failing for."""
-        if self.parts.rows is None:
-            return
-        rows = [
-            ErrorRow(
-                call.transaction_id,
-                one["table-id"],
-                one["expected"],
-                one["actual"],
-                "VersionConflict",
-                refusal.message,
-                self.parts.clock.now_ms(),
-            )
-            for one in refusal.details.get("version-conflicts", ())
-        ]
-        with suppress(LakepactError):
-            await self.parts.rows.log_errors(rows)
 
     # --- small documents of users ---
 

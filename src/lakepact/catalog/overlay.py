@@ -17,7 +17,7 @@ import orjson
 
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_steps import DELTA_CELLS, DeltaStep, StagedDelta, kept, kept_steps, needed
-from lakepact.catalog.delta_tables import DeltaCommit
+from lakepact.catalog.delta_tables import DeltaCommit, DeltaTable
 from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
@@ -26,12 +26,13 @@ from lakepact.catalog.operations import Operations, Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
 from lakepact.catalog.staged import STAGED, StagedNote, with_note, without_note
 from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
+from lakepact.delta.ports import VersionRow
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
 from lakepact.iceberg import names as words
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
-from lakepact.iceberg.requests import Commit, CreateTable
+from lakepact.iceberg.requests import Commit, CreateTable, Identifier
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, CellPage, State, Transaction, TransactionRecord, Value, Write
@@ -149,7 +150,7 @@ class OverlayWorker:
                 continue
             await self._remember_locations(draft)
             for table_id, step in draft.delta.items():
-                await needed(parts.rows).stage(self._id, table_id, call.transaction_id, kept(step))
+                await needed(parts.rows).stage(self._id, table_id, call.statement, kept(step))
             if await self._stage(call, draft, self._staged(call, draft), {"result": result}):
                 return Done(self._id, result)
             parts.watch.retried()
@@ -191,7 +192,7 @@ class OverlayWorker:
             kept = list((draft.seen[key].value or {}).items())[-(_MOST_ANSWERS - 1) :]
             writes[key] = {**dict(kept), call.transaction_id: {"hash": call.request_hash, **answer}}
         try:
-            await self._parts.store.stage(self._id, call.transaction_id, writes, seen=draft.seen)
+            await self._parts.store.stage(self._id, call.statement, writes, seen=draft.seen)
         except StagedMeanwhile:
             return False
         except (WrongState, TransactionNotFound) as error:
@@ -219,8 +220,9 @@ class OverlayWorker:
             if value is not None and family_of(key) == "views":
                 value = self._with_outside_predecessor(draft.seen[key], value)
             if value is not None and family_of(key) == DELTA_CELLS:
-                statement = call.transaction_id if segments_of(key)[-1] in draft.delta else None
-                value = {**value, STAGED: StagedDelta.of(draft.seen[key], self._id).next(statement).to_json()}
+                step, before_it = draft.delta.get(segments_of(key)[-1]), StagedDelta.of(draft.seen[key], self._id)
+                noted = before_it.next(call.statement, blind=step.blind) if step is not None else before_it.next(None)
+                value = {**value, STAGED: noted.to_json()}
             if value is not None and family_of(key) == "tables":
                 before, pointer = StagedNote.of(draft.seen[key], self._id), Pointer.from_json(value)
                 if pointer.change is Change.REGISTER:
@@ -266,6 +268,27 @@ class Overlay(Operations):
         if record is None or record.state is not State.PREPARED:
             return None, 0
         return (await kept_steps(needed(self.parts.rows), self.id)).get(pointer.id), 0
+
+    async def load_delta(
+        self,
+        identifier: Identifier,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        files: bool = True,
+    ) -> DeltaTable:
+        table = await super().load_delta(identifier, version=version, timestamp_ms=timestamp_ms, files=files)
+        if files:
+            await self._note_rows_read(table.pointer)
+        return table
+
+    async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
+        await self._note_rows_read(await self._delta.find(self._cells, identifier))
+        return await super().delta_history(identifier, before, limit)
+
+    async def _note_rows_read(self, pointer: Pointer) -> None:
+        """Whoever has seen a table's files may have computed something from them: what is added is not blind then."""
+        await self._cells.read(self.parts.keys.rows_read(pointer.id))
 
     async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
         refuse_destruction(iceberg)

@@ -2,8 +2,8 @@
 
 The staged plan is turned into the plan that is committed. Each table gets one more metadata version, the only one that
 anybody outside will see. A table that has moved meanwhile is a conflict, unless all that was asked of it concerns its
-metadata only and still holds: then it is done again on the newer version. What a namespace promises to those who create
-in it, and to those who drop it, is made sure of here.
+metadata only and still holds, or only adds to a Delta table and contradicts nothing: then it is done again on the newer
+version. What a namespace promises to those who create in it, and to those who drop it, is made sure of here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from lakepact.catalog.delta_attempts import PlannedRows
+from lakepact.catalog.delta_conflicts import log_conflicts, rebased, version_conflict_json
 from lakepact.catalog.delta_steps import (
     DELTA_CELLS,
     DeltaStep,
@@ -25,14 +27,22 @@ from lakepact.catalog.delta_steps import (
     staged_steps,
 )
 from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
-from lakepact.catalog.keys import family_of, levels_of
+from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
 from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, write_files
-from lakepact.errors import Contended, FileNotLive, InvalidRequest, RowsGone, TransactionNotFound, WrongState
+from lakepact.errors import (
+    Contended,
+    FileNotLive,
+    InvalidRequest,
+    PreparedOtherwise,
+    RowsGone,
+    TransactionNotFound,
+    WrongState,
+)
 from lakepact.iceberg.draft import Context
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
@@ -88,11 +98,25 @@ class Publisher:
         if record.state in (State.COMMITTED, State.FAILED):
             return replay(record)
         if record.state is State.PREPARED:
-            prepared = Transaction(record.id, record.request_hash, record.writes, record.reads, sealed=True)
-            return await self._settled(call, await self._with_kept_rows(self._answered(call, prepared)), store.commit)
-        return await self._decide(
-            call, record.isolation, lambda transaction: store.commit(transaction, settle_conflict=False)
-        )
+            return await self._commit_prepared(call, record)
+        try:
+            return await self._decide(
+                call, record.isolation, lambda transaction: store.commit(transaction, settle_conflict=False)
+            )
+        except PreparedOtherwise:
+            # Somebody has prepared it meanwhile, at another time: that plan is the one that counts.
+            return await self.commit(call, await self._record(call))
+
+    async def _commit_prepared(self, call: Call, record: TransactionRecord) -> Done:
+        prepared = Transaction(record.id, record.request_hash, record.writes, record.reads, sealed=True)
+        try:
+            transaction = await self._with_kept_rows(self._answered(call, prepared))
+        except RowsGone:
+            # Another commit of it was faster: then its statements are not kept any more.
+            if (now := await self._record(call)).state.final:
+                return replay(now)
+            raise
+        return await self._settled(call, transaction, self._parts.store.commit)
 
     async def prepare(self, call: Call) -> TransactionRecord:
         """Make sure that the commit will succeed: everything it needs is held until then."""
@@ -126,16 +150,23 @@ class Publisher:
         except (WrongState, TransactionNotFound) as error:
             raise closed(call.transaction_id, await self._parts.store.lookup(call.transaction_id)) from error
         moved: dict[Key, Cell] = {}
+        rows = PlannedRows(self._parts.rows, sealed.id, sealed.request_hash, discards=False)
         for attempt in range(_ATTEMPTS):
             draft = Draft(self._parts.store.read, call.transaction_id, f"publish/{attempt}", self._parts.clock.now_ms())
             try:
                 transaction = await self._plan(call, sealed, draft, moved)
-                transaction = await self._with_rows(transaction, sealed, keep=keep)
+                transaction = await self._with_rows(transaction, sealed, rows, keep=keep)
             except FileNotLive as error:
                 return await self._fail(call, sealed, await self._conflict_or(error, sealed))
             except RowsGone:
-                if (record := await self._record(call)).state.final:
+                record = await self._record(call)
+                if record.state.final:
                     return replay(record)
+                if record.state is State.PREPARED:
+                    # What was sealed is what somebody has prepared meanwhile; its statements are kept as one.
+                    if keep:
+                        return Done(record.id, {})
+                    raise PreparedOtherwise(f"transaction {record.id} was prepared meanwhile") from None
                 raise
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 return await self._fail(call, sealed, as_refusal(error))
@@ -145,6 +176,7 @@ class Publisher:
                 outcome = await self._decided(transaction, decide)
             except RowsGone:
                 # Another attempt to commit it has put them aside, and does not count: they are written again.
+                rows.lost()
                 continue
             if not isinstance(outcome, Conflict):
                 return await self._ended(call, transaction, outcome, draft)
@@ -152,7 +184,7 @@ class Publisher:
                 raise _conflict(sealed, outcome.moved, {})
             self._parts.watch.retried()
             cells = await self._parts.store.read([one.key for one in outcome.moved])
-            if not all(_can_follow(sealed, key, isolation) for key in cells):
+            if not all(_can_follow(self._parts.keys, sealed, key, isolation) for key in cells):
                 return await self._fail(call, sealed, _conflict(sealed, outcome.moved, await self._last_known(cells)))
             moved.update(cells)
         raise Contended(f"transaction {call.transaction_id}: others kept changing its tables; commit it again")
@@ -173,6 +205,8 @@ class Publisher:
     async def _decided(self, transaction: Transaction, decide: Decide) -> CommitResult | PrepareResult:
         try:
             return await decide(transaction)
+        except PreparedOtherwise:
+            raise
         except (WrongState, TransactionNotFound) as error:
             # It has expired, or somebody has aborted it, since it was looked at.
             raise closed(transaction.id, await self._parts.store.lookup(transaction.id)) from error
@@ -206,11 +240,15 @@ class Publisher:
         settled = await self._parts.store.fail(sealed.id, sealed.request_hash, answer)
         if isinstance(settled, Committed):
             return Done(settled.id, settled.answer["result"], replayed=True)
+        if isinstance(refusal, CommitFailed):
+            await log_conflicts(self._parts.rows, sealed.id, refusal, self._parts.clock.now_ms())
         raise refusal_of(settled.answer["error"])
 
     # --- the rows of Delta tables: written before the decision, seen after it ---
 
-    async def _with_rows(self, plan: Transaction, sealed: Transaction, *, keep: bool) -> Transaction:
+    async def _with_rows(
+        self, plan: Transaction, sealed: Transaction, planned: PlannedRows, *, keep: bool
+    ) -> Transaction:
         """The plan, and what happens to Delta tables beside its cells. `keep`: its commit comes later."""
         live = {write.key for write in plan.writes if write.value is not None}
         notes = {segments_of(key)[-1]: note for key, note in noted(sealed.writes).items() if key in live}
@@ -218,7 +256,7 @@ class Publisher:
         if notes:
             rows = needed(self._parts.rows)
             steps = await staged_steps(rows, plan.id, notes)
-            await rows.put(plan.id, changes_of_rows(plan.writes, steps))
+            await planned.place(changes_of_rows(plan.writes, steps))
             if keep:
                 await keep_steps(rows, plan.id, steps)
         return replace(plan, beside=beside_of(self._parts.warehouse.name, plan.id, plan.writes, steps))
@@ -251,7 +289,7 @@ class Publisher:
         writes = {write.key: await self._write(draft, write, moved.get(write.key)) for write in kept}
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
-        reads = {read.key: read.revision for read in depends if family_of(read.key) != "answers"}
+        reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
         await self._secure_namespaces(sealed, writes, reads)
         plan = Transaction(
             sealed.id,
@@ -268,7 +306,10 @@ class Publisher:
 
     async def _common_time(self, now_ms: int, writes: Iterable[Write], moved: Mapping[Key, Cell]) -> int:
         """No table may become older than it was."""
+        writes = list(writes)
         times = [now_ms, *(note.base_ict_ms + 1 for note in noted(writes).values())]
+        followed = (Pointer.of(moved[key]) for key in noted(writes) if key in moved)
+        times += [pointer.summary["ict-ms"] + 1 for pointer in followed if pointer is not None]
         for write in writes:
             if (note := _note_of(write)) is None:
                 continue
@@ -281,7 +322,7 @@ class Publisher:
     async def _write(self, draft: Draft, write: Write, current: Cell | None) -> Write:
         """The cell as it will be seen. `current`: the cell has moved, and this is what it is now."""
         if write.value is not None and family_of(write.key) == DELTA_CELLS and STAGED in write.value:
-            return self._write_delta(draft, write)
+            return await self._write_delta(draft, write, current)
         note = _note_of(write)
         if note is None or write.value is None:
             return write
@@ -304,11 +345,15 @@ class Publisher:
         new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location)
         return Write(write.key, revision, new.to_json())
 
-    def _write_delta(self, draft: Draft, write: Write) -> Write:
+    async def _write_delta(self, draft: Draft, write: Write, current: Cell | None) -> Write:
         """All statements are one version, with the time of the whole transaction."""
         assert write.value is not None
         note = StagedDelta.from_json(write.value[STAGED])
         pointer = Pointer.from_json(without_note(write.value))
+        if current is not None:
+            rows = needed(self._parts.rows)
+            pointer = await rebased(rows, draft.transaction_id, pointer, note, current, draft.now_ms)
+            return Write(write.key, current.revision, pointer.to_json())
         if note.statements:
             summary = {**pointer.summary, "version": note.base_version + 1, "ict-ms": draft.now_ms}
             change = Change.CREATE if note.base_version < 0 else Change.COMMIT
@@ -396,18 +441,22 @@ def _note_of(write: Write) -> StagedNote | None:
 
 def _is_passing(write: Write, never_were: set[str]) -> bool:
     """Whether the write means nothing outside: answers, and what came and went within the transaction."""
-    if family_of(write.key) == "answers":
+    if family_of(write.key) in INSIDE_ONLY:
         return True
     if family_of(write.key) == "dropped":
         return segments_of(write.key)[-1] in never_were
     return write.revision == 0 and write.value is None
 
 
-def _can_follow(sealed: Transaction, key: Key, isolation: Isolation) -> bool:
+def _can_follow(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation) -> bool:
     """Whether the plan can be made again although this cell has moved.
 
-    A serializable transaction that also adds data may have computed it from what has moved: then it cannot.
+    A serializable transaction that also adds data may have computed it from what has moved: then it cannot. But it has
+    computed nothing from a Delta table whose rows it has not read.
     """
+    if (delta := noted(sealed.writes).get(key)) is not None:
+        was_read = keys.rows_read(segments_of(key)[-1]) in {read.key for read in sealed.reads}
+        return delta.blind and not (isolation is Isolation.SERIALIZABLE and was_read)
     if isolation is Isolation.SERIALIZABLE and any(note.statements for note in noted(sealed.writes).values()):
         return False
     notes = {write.key: note for write in sealed.writes if (note := _note_of(write)) is not None}
@@ -431,10 +480,25 @@ def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, V
         for one in moved
     ]
     tables = ", ".join(dict.fromkeys(_shown(one) for one in named))
+    details: JsonObject = {"conflicts": named}
+    if versions := _version_conflicts(sealed, moved, found):
+        details["version-conflicts"] = versions
     return CommitFailed(
-        f"Transaction failed: {tables} changed since {sealed.id} read it. Nothing was applied; run it again",
-        {"conflicts": named},
+        f"Transaction failed: {tables} changed since {sealed.id} read it. Nothing was applied; run it again", details
     )
+
+
+def _version_conflicts(
+    sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, Value | None]
+) -> list[JsonObject]:
+    """Of Delta tables among them: the version each was expected at, and the one it has."""
+    notes = noted(sealed.writes)
+    values = {one.key: found.get(one.key) for one in moved if one.key in notes}
+    return [
+        version_conflict_json(Pointer.from_json(value), notes[key].base_version)
+        for key, value in values.items()
+        if value is not None
+    ]
 
 
 def _identified(key: Key, value: Value) -> JsonObject:

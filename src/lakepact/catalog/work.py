@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows, needed
+from lakepact.catalog.delta_attempts import PlannedRows
+from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import CHANGEABLE, family_of
@@ -72,6 +73,13 @@ class Call:
 
     warehouse: str = ""
     """Where it was sent to. A refusal has no cells that would tell."""
+
+    @property
+    def statement(self) -> str:
+        """What tells it from all others inside of a transaction, also from another request under the same key."""
+        if not self.keyed:
+            return self.transaction_id
+        return str(uuid.uuid5(uuid.UUID(self.transaction_id), self.request_hash))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +176,14 @@ class Draft:
     def planned_writes(self) -> tuple[Write, ...]:
         return tuple(Write(key, self.seen[key].revision, value) for key, value in self.writes.items())
 
-    def transaction(self, call: Call, answer: Value, warehouse: str) -> Transaction:
-        writes = self.planned_writes
+    def transaction(self, call: Call, answer: Value, beside: Value | None) -> Transaction:
         return Transaction(
             call.transaction_id,
             call.request_hash,
-            writes=writes,
+            writes=self.planned_writes,
             reads=tuple(Read(key, self.seen[key].revision) for key in self._depends if key not in self.writes),
             answer=answer,
-            beside=beside_of(warehouse, call.transaction_id, writes, self.delta),
+            beside=beside,
         )
 
 
@@ -222,6 +229,7 @@ class Worker:
         deadline = self._clock.monotonic_s() + self._deadline_s
         if call.keyed and (done := await self._earlier(call)) is not None:
             return done
+        rows = PlannedRows(self._rows, call.transaction_id, call.request_hash, discards=True)
         for attempt in range(_ATTEMPTS):
             if self._clock.monotonic_s() > deadline:
                 break
@@ -235,12 +243,13 @@ class Worker:
             if not await write_files(self._files, self._tasks, draft):
                 continue
             try:
-                await self._write_rows(draft, again=attempt > 0)
+                # Nobody sees them before the commit.
+                await rows.place(changes_of_rows(draft.planned_writes, draft.delta))
             except FileNotLive as error:
                 if await self._has_moved(draft):
                     continue
                 return await self._refuse(call, as_refusal(error))
-            done = await self._commit(call, draft, result, deadline)
+            done = await self._commit(call, draft, result, deadline, rows)
             if done is not None:
                 return done
             self._watch.retried()
@@ -254,15 +263,6 @@ class Worker:
         """Whether a table has moved since this plan looked at it: then the plan is made again, and judged again."""
         now = await self.store.read(draft.writes)
         return any(cell.revision != draft.seen[key].revision for key, cell in now.items())
-
-    async def _write_rows(self, draft: Draft, *, again: bool) -> None:
-        """Nobody sees them before the commit. An earlier attempt's may be for versions that others have taken."""
-        if not draft.delta:
-            return
-        rows = needed(self._rows)
-        if again:
-            await rows.discard(draft.transaction_id)
-        await rows.put(draft.transaction_id, changes_of_rows(draft.planned_writes, draft.delta))
 
     async def _earlier(self, call: Call) -> Done | None:
         """What became of this key when it was used before; None if it is free, or may try again."""
@@ -296,16 +296,20 @@ class Worker:
             return Done(settled.id, settled.answer["result"], replayed=True)
         raise refusal_of(settled.answer["error"])
 
-    async def _commit(self, call: Call, draft: Draft, result: JsonObject, deadline: float) -> Done | None:
+    async def _commit(
+        self, call: Call, draft: Draft, result: JsonObject, deadline: float, rows: PlannedRows
+    ) -> Done | None:
         """None if something has moved since it was read: plan again."""
         answer = {"operation": call.operation, "result": result, "source": call.source}
         if self._clock.monotonic_s() > deadline:
             raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
-        transaction = draft.transaction(call, answer, self._warehouse)
+        beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
+        transaction = draft.transaction(call, answer, beside)
         try:
             outcome = await self.store.commit(transaction, settle_conflict=False)
         except RowsGone:
-            # Another attempt under this key has planned anew.
+            # Another attempt under this key has planned anew, or another request has used the same key.
+            rows.lost()
             return None
         except OutcomeUnknown:
             if (done := await self._settled(call)) is not None:

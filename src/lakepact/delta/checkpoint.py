@@ -48,8 +48,10 @@ class ReadCheckpoint:
 # --- writing ---
 
 
-def is_due(version: int) -> bool:
-    return version > 0 and version % INTERVAL == 0
+def newest_due(after: int, until: int) -> int | None:
+    """The newest version beyond `after` that wants a checkpoint. A log that catches up gets no older ones."""
+    version = until - until % INTERVAL
+    return version if version > max(after, 0) else None
 
 
 def checkpoint_file(state: TableState, *, tombstones_after_ms: int) -> bytes:

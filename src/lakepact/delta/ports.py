@@ -159,8 +159,18 @@ class DeltaRows(Protocol):
 
     # --- writing: rows first ---
 
-    async def put(self, transaction_id: str, changes: Sequence[TableChange], *, tombstones: bool = False) -> None:
+    async def put(
+        self,
+        transaction_id: str,
+        changes: Sequence[TableChange],
+        *,
+        request_hash: str = "",
+        tombstones: bool = False,
+    ) -> None:
         """Write the rows of these versions, invisible, replacing what this transaction has put for the same versions.
+
+        They are the rows of one request: only a commit with the same id and the same `request_hash` publishes them, any
+        other is refused with `RowsGone`. Requests that are equal by hash must put equal rows.
 
         The planned version is the one after the version the change is based on. Every file that is removed must be
         live there: else `FileNotLive`, and nothing is written. Every version that the commit will name needs a `put`,
@@ -172,11 +182,13 @@ class DeltaRows(Protocol):
         """
         ...
 
-    async def move(self, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
+    async def move(
+        self, transaction_id: str, table_id: str, version: int, to_version: int, *, request_hash: str = ""
+    ) -> None:
         """Plan the rows put for `version` for `to_version` instead, in place of what this transaction has put there.
 
-        `RowsGone` if there are neither: rows that are there already have been moved before. What this transaction has
-        published there is left alone.
+        `RowsGone` if there are neither: rows that are there already have been moved before. `RowsGone` as well if they
+        are those of another request. What this transaction has published there is left alone.
 
         Whether the change may go on past the versions in between is the caller's to judge, except for removed files: if
         one is no longer live, `FileNotLive`, and the rows stay where they were.

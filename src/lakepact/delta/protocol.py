@@ -166,12 +166,6 @@ def take_over_problems(protocol: Protocol, metadata: Metadata, *, recover: bool 
     return tuple(problems)
 
 
-def check_importable(protocol: Protocol, metadata: Metadata) -> None:
-    problems = import_problems(protocol, metadata)
-    if problems:
-        raise UnsupportedFeature(problems)
-
-
 def take_over(
     protocol: Protocol, metadata: Metadata, *, version: int, timestamp_ms: int, recover: bool = False
 ) -> tuple[Protocol, Metadata]:

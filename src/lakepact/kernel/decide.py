@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import TypeAlias
 
-from lakepact.errors import Damaged, KeyReused, MissingRecord
+from lakepact.errors import Damaged, KeyReused, MissingRecord, PreparedOtherwise
 from lakepact.kernel.documents import CellDocument, Lock, Planned, RecordDocument
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Isolation, Moved, State, Transaction, Value
+from lakepact.kernel.model import Cell, Isolation, Moved, Read, State, Transaction, Value, Write
 
 UNDECIDED_STATES = (State.PREPARING, State.PREPARED)
 
@@ -304,6 +305,23 @@ def claim(record: RecordDocument, request_hash: str, now_ms: int) -> Claim:
             return Claim.EXPIRE if expired(record, now_ms) else Claim.COMMIT_PREPARED
         case State.OPEN:
             return Claim.EXPIRE if expired(record, now_ms) else Claim.TAKE_OVER
+
+
+Plan: TypeAlias = tuple[Iterable[Write], Iterable[Read]]
+
+
+def check_prepared(transaction_id: TransactionId, plan: Plan, prepared: Plan) -> None:
+    """What is prepared is committed as it was prepared: the plan must be that one, in whatever order."""
+    if _cells(plan) != _cells(prepared):
+        raise PreparedOtherwise(
+            f"transaction {transaction_id} is prepared, with another plan than this one: another attempt was faster. "
+            f"Nothing was done. Look it up, and commit what its record says"
+        )
+
+
+def _cells(plan: Plan) -> tuple[dict[Key, tuple[int, Value | None]], dict[Key, int]]:
+    writes, reads = plan
+    return {one.key: (one.revision, one.value) for one in writes}, {one.key: one.revision for one in reads}
 
 
 def check_hash(record: RecordDocument, request_hash: str) -> None:

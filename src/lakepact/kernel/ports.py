@@ -181,8 +181,9 @@ class CellStore(Protocol):
         the caller commits it again with a new plan or calls `fail`. `Busy` means nothing was applied.
         Raises `OutcomeUnknown` only if the outcome really is unknown: the store did not say, or another attempt under
         the same id has not ended in time.
-        The plan of an open transaction comes from `seal` (then `sealed` is set); a prepared one is committed as it
-        was prepared, with the answer given here.
+        The plan of an open transaction comes from `seal` (then `sealed` is set). A prepared one is committed as it
+        was prepared, with the answer given here: another plan raises `PreparedOtherwise` and changes nothing, since
+        what is answered and what is `beside` was made for that plan. Its record says what was prepared.
         What is `beside` takes effect with the cells or not at all: never on a replay, a conflict or a refusal. It is
         given to `commit`, also for a sealed or prepared transaction; `prepare` does not keep it. If the companion
         refuses it, nothing is applied. A store that keeps documents raises `KeepsNoRows`.

@@ -240,6 +240,8 @@ class Coordinator:
         if self._hold:
             assert found.document.expires_ms is not None
             return Prepared(found.document.id, found.document.expires_ms)
+        plan, prepared = self._transaction, found.document.public()
+        decide.check_prepared(plan.id, (plan.writes, plan.reads), (prepared.writes, prepared.reads))
         return await self._commit_record(found, {})
 
     # --- 3: the locks ---

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 import structlog
 
-from lakepact.delta.checkpoint import INTERVAL, checkpoint_file, last_checkpoint_file, retention_ms
+from lakepact.delta.checkpoint import checkpoint_file, last_checkpoint_file, retention_ms
 from lakepact.delta.ports import DeltaRows, TableRow
 from lakepact.delta.state import TableState
 from lakepact.kernel.ports import BlobStore
@@ -22,12 +22,6 @@ LAST: Final = "_last_checkpoint"
 _ATTEMPTS: Final = 5
 
 _log = structlog.get_logger(__name__)
-
-
-def newest_due(after: int, until: int) -> int | None:
-    """The newest version beyond `after` that wants a checkpoint. A mirror that catches up writes no older ones."""
-    version = until - until % INTERVAL
-    return version if version > max(after, 0) else None
 
 
 class Checkpoints:

@@ -20,10 +20,11 @@ from typing import Final
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.delta import codec
 from lakepact.delta.actions import Protocol
+from lakepact.delta.checkpoint import newest_due
 from lakepact.delta.ports import DeltaRows, MirrorRow, TableRow, VersionActions
 from lakepact.delta.protocol import is_managed
 from lakepact.kernel.ports import BlobStore
-from lakepact.mirrors.checkpoints import Checkpoints, newest_due
+from lakepact.mirrors.checkpoints import Checkpoints
 
 LOG: Final = "_delta_log"
 MOST_VERSIONS: Final = 100

@@ -1,8 +1,9 @@
 """What a run has really read: observed, not declared.
 
 Two witnesses. The plans of the frames that stages were given and have made say which snapshot of which table each of
-them reads. And a serializable transaction depends on everything that was loaded in it, by whatever means: the server
-says so. What a stage only looked at on its way, through the session and under snapshot isolation, neither sees.
+them reads; a Delta table, which is files to Spark, is noted when it is read. And a serializable transaction depends on
+everything that was loaded in it, by whatever means: the server says so. What a stage only looked at on its way, through
+the session and under snapshot isolation, neither sees.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from lakepact.client import Change, LoadedTable, NotFound
+from lakepact.client import Change, NotFound
 from lakepact.client.names import Identifier, shown
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.pipelines.results import Input
@@ -26,11 +27,16 @@ _METADATA_TABLE: Final = "BaseMetadataTable"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Seen:
-    """A table at a snapshot, in the plan of a frame."""
+    """A table at a snapshot, in the plan of a frame; a Delta table at a version, as it was read."""
 
     table: str
     uuid: str
     snapshot_id: int | None
+    version: int | None = None
+
+    @property
+    def at(self) -> int | None:
+        return self.snapshot_id if self.version is None else self.version
 
 
 def seen_in(frame: DataFrame) -> frozenset[Seen]:
@@ -48,12 +54,12 @@ def inputs_of(
     """What was read and not made by the run itself. `seen` says in which stages, `before` what the run's own tables
     were at when it began, `since` where incremental reads have begun."""
     found = {
-        (one.table, one.snapshot_id): Input(
-            one.table, one.uuid, one.snapshot_id, tuple(sorted(stages)), since.get(one.table)
+        (one.table, one.at): Input(
+            one.table, one.uuid, one.snapshot_id, tuple(sorted(stages)), since.get(one.table), one.version
         )
         for one, stages in sorted(seen.items(), key=lambda pair: str(pair[0]))
         # One of the run's own tables is an input only as it was before.
-        if one.table not in before or (one.snapshot_id is not None and one.snapshot_id == before[one.table])
+        if one.table not in before or (one.at is not None and one.at == before[one.table])
     }
     known = {table for table, _ in found}
     changes = lake.plain.transactions.get(tx.id).changes
@@ -64,7 +70,7 @@ def inputs_of(
             continue
         table = _loaded(tx, identifier)
         if table is not None and table.uuid in uuids:
-            found[name, table.snapshot_id] = Input(name, table.uuid, table.snapshot_id, ())
+            found[name, table.at] = Input(name, table.uuid, table.snapshot_id, (), version=table.version)
     return tuple(found.values())
 
 
@@ -93,9 +99,15 @@ def _leaves(plan: Any) -> Iterator[Seen]:
         yield Seen(name, str(iceberg.uuid().toString()), None if snapshot_id is None else int(snapshot_id))
 
 
-def _loaded(tx: SparkTransaction, identifier: Identifier) -> LoadedTable | None:
+def _loaded(tx: SparkTransaction, identifier: Identifier) -> Seen | None:
     try:
-        return tx.plain.tables.load(identifier)
+        table = tx.plain.tables.load(identifier)
+        return Seen(shown(identifier), table.uuid, table.snapshot_id)
+    except NotFound:
+        pass
+    try:
+        delta = tx.plain.delta.load(identifier, files=False)
+        return Seen(shown(identifier), delta.table_id, None, delta.version)
     except NotFound:
         return None
 
@@ -114,4 +126,4 @@ def _names(changes: Iterable[Change]) -> set[Identifier]:
 
 def _tables(changes: Iterable[Change]) -> set[str]:
     cells = (segments_of(Key(change.cell)) for change in changes)
-    return {rest[-1] for _, family, *rest in cells if family == "tables"}
+    return {rest[-1] for _, family, *rest in cells if family in ("tables", "delta")}

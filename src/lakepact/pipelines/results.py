@@ -101,12 +101,16 @@ class Input:
     since_snapshot_id: int | None = None
     """Where the last run had stopped, if only what was added since was read."""
 
+    version: int | None = None
+    """Of a Delta table, which has versions and no snapshots."""
+
     def to_json(self) -> dict[str, Any]:
         # Ids of snapshots have 64 bits, which not every reader of JSON has.
         known = {
             "table-uuid": self.uuid,
             "snapshot-id": _text(self.snapshot_id),
             "since-snapshot-id": _text(self.since_snapshot_id),
+            "version": self.version,
         }
         return {
             "table": self.table,

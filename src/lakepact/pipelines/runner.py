@@ -224,7 +224,7 @@ def _check_there(graph: Graph, lake: SparkLake) -> None:
     missing = [
         name
         for name in graph.externals
-        if not _other_catalog(name, lake) and ("." not in name or not lake.plain.tables.exists(name))
+        if not _other_catalog(name, lake) and ("." not in name or not _exists(name, lake))
     ]
     for name in list(missing):
         # A view is as good as a table, and only Spark can read it.
@@ -234,6 +234,10 @@ def _check_there(graph: Graph, lake: SparkLake) -> None:
         readers = {one: [step.name for step in graph.steps.values() if one in step.reads] for one in missing}
         told = "; ".join(f"{one} (read by {', '.join(names) or 'a check'})" for one, names in readers.items())
         raise InvalidPipeline(f"unknown inputs: {told}. They are neither declared here nor in {lake.plain.warehouse}")
+
+
+def _exists(name: str, lake: SparkLake) -> bool:
+    return lake.plain.tables.exists(name) or lake.plain.delta.exists(name)
 
 
 def _other_catalog(name: str, lake: SparkLake) -> bool:

@@ -7,7 +7,7 @@ FROM of their own. It does not judge the query: Spark will.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,12 @@ _BEFORE_SUBQUERY: Final = _words(
     "from join in as exists select where and or not on any all some union except intersect minus lateral using with "
     "then else when case between like by having over"
 )
+_AFTER_TABLE: Final = _ENDS_FROM | _words(
+    "join inner cross left right full outer semi anti natural on using tablesample pivot unpivot version timestamp for "
+    "system_version system_time"
+)
+"""What may follow a table that has no other name."""
+
 _FILE_FORMATS: Final = _words("parquet csv json orc text avro binaryfile")
 
 
@@ -52,10 +58,30 @@ class _Level:
 
 def tables_in(sql: str) -> tuple[str, ...]:
     """The names after FROM and JOIN, each once, in their order, without those the query itself defines."""
-    tokens = list(_tokens(sql))
+    matches = list(_matches(sql))
+    return tuple(dict.fromkeys(name for _, name in _relations(matches)))
+
+
+def replaced(sql: str, views: Mapping[str, str]) -> str:
+    """The query, reading views in place of tables. Columns may still be told by the name of the table: where it has no
+    other in the query, the view gets it."""
+    matches = list(_matches(sql))
+    tokens = _tokens(matches)
+    made, done = [], 0
+    for index, name in _relations(matches):
+        if name not in views:
+            continue
+        called = "" if _has_alias(tokens, index) else f" AS {quoted(parts_of(tokens[index][1])[-1])}"
+        made += [sql[done : matches[index].start()], quoted(views[name]), called]
+        done = matches[index].end()
+    return "".join([*made, sql[done:]])
+
+
+def _relations(matches: Sequence[re.Match[str]]) -> Iterator[tuple[int, str]]:
+    """Where relations are named that the query does not define itself, and how they are called."""
+    tokens = _tokens(matches)
     common = _common_names(tokens)
     levels = [_Level()]
-    found: dict[str, None] = {}
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else ("", "")
         if _is_table(levels, token, before) and _text(tokens, index + 1) != "(":
@@ -63,8 +89,12 @@ def tables_in(sql: str) -> tuple[str, ...]:
             own = len(parts) == 1 and parts[0].lower() in common
             file = len(parts) > 1 and parts[0].lower() in _FILE_FORMATS and "/" in parts[1]
             if not own and not file:
-                found[".".join(parts)] = None
-    return tuple(found)
+                yield index, ".".join(parts)
+
+
+def _has_alias(tokens: list[tuple[str, str]], index: int) -> bool:
+    after = tokens[index + 1] if index + 1 < len(tokens) else ("", "")
+    return after[0] == "name" and after[1].lower() not in _AFTER_TABLE
 
 
 def _is_table(levels: list[_Level], token: tuple[str, str], before: tuple[str, str]) -> bool:
@@ -130,8 +160,9 @@ def _text(tokens: list[tuple[str, str]], index: int) -> str:
     return tokens[index][1].lower() if 0 <= index < len(tokens) else ""
 
 
-def _tokens(sql: str) -> Iterator[tuple[str, str]]:
-    for match in _TOKEN.finditer(sql):
-        kind = match.lastgroup or "other"
-        if kind != "skip":
-            yield kind, match[0]
+def _matches(sql: str) -> Iterator[re.Match[str]]:
+    return (match for match in _TOKEN.finditer(sql) if match.lastgroup != "skip")
+
+
+def _tokens(matches: Iterable[re.Match[str]]) -> list[tuple[str, str]]:
+    return [(match.lastgroup or "other", match[0]) for match in matches]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from threading import Lock
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lakepact.client import LoadedTable, NotFound
 from lakepact.errors import LakepactError
 from lakepact.pipelines.activity import activate
 from lakepact.pipelines.binding import bound
@@ -25,14 +25,17 @@ from lakepact.pipelines.inputs import parameters_of
 from lakepact.pipelines.lineage import Seen, seen_in
 from lakepact.pipelines.positions import Position, Progress, range_of
 from lakepact.pipelines.results import CheckResult, Figures, StageResult
-from lakepact.pipelines.sqltables import quoted
-from lakepact.pipelines.writing import figures, write
+from lakepact.pipelines.sqltables import quoted, replaced, tables_in
+from lakepact.pipelines.tables import DeltaState, TableState, added_since, between, figures_since, table_state
+from lakepact.pipelines.writing import write
 from lakepact.spark import SparkTransaction
+from lakepact.spark.delta_files import read_files
 from lakepact.spark.errors import conflict_in
 from lakepact.spark.settings import PREFIX
 from lakepact.spark.statements import Statements
 
 _PARAMETER_MARK: Final = ":"
+_UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 
 
 @dataclass(slots=True)
@@ -52,10 +55,13 @@ class Work:
     """Where incremental reads have stopped."""
 
     before: dict[str, int | None] = field(default_factory=dict)
-    """The snapshots of the run's own tables when it began."""
+    """The snapshots of the run's own tables when it began, or the versions of Delta tables."""
 
     seen: dict[Seen, set[str]] = field(default_factory=dict)
     """Which stages have read which snapshots."""
+
+    views: Iterator[int] = field(default_factory=lambda: count(1))
+    """Numbers for the names of what a query reads by name and Spark does not know."""
 
     lock: Lock = field(default_factory=Lock)
 
@@ -67,18 +73,27 @@ class Work:
                 self.seen.setdefault(one, set()).add(stage)
         return frame
 
+    def delta(self, stage: str, statements: Statements, name: str) -> DataFrame | None:
+        """A Delta table of this name, as the transaction sees it; None if it is none. Its reading is remembered."""
+        if "." not in name or not self.tx.plain.delta.exists(name):
+            return None
+        state = self.table(name)
+        if not isinstance(state, DeltaState):
+            return None
+        with self.lock:
+            seen = Seen(name, state.table.table_id, None, state.table.version)
+            self.seen.setdefault(seen, set()).add(stage)
+        return read_files(statements.spark, state.table)
+
     def full(self, name: str) -> str:
         """The name of an input as the graph knows it."""
         if "." in name or name in self.graph.steps or self.namespace is None:
             return name
         return f"{self.namespace}.{name}"
 
-    def table(self, name: str) -> LoadedTable | None:
+    def table(self, name: str) -> TableState | None:
         """A table as the transaction sees it now."""
-        try:
-            return self.tx.plain.tables.load(name)
-        except NotFound:
-            return None
+        return table_state(self.tx.plain, name)
 
 
 class StageReader:
@@ -93,6 +108,8 @@ class StageReader:
         full, statements = self._known(name), self._statements
         if full == self._step.name and self._work.table(full) is None:
             return self._nothing_yet()
+        if (delta := self._work.delta(self._step.name, statements, full)) is not None:
+            return delta
         frame = statements.spark.table(full) if "." not in full else statements.table(full)
         return self._work.witness(self._step.name, frame)
 
@@ -101,6 +118,11 @@ class StageReader:
         table = work.table(full)
         if table is None:
             raise InvalidPipeline(f"dp.read_new({name!r}): there is no such table")
+        if isinstance(table, DeltaState):
+            raise InvalidPipeline(
+                f"dp.read_new({name!r}): it is a Delta table, and what is new is told of Iceberg tables only. Read all "
+                f"of it: dp.read({name!r})"
+            )
         others = work.left_out.get(self._step.name)
         if others:
             raise InvalidPipeline(
@@ -108,7 +130,7 @@ class StageReader:
                 f"not part of this run and would miss it. Run them together"
             )
         last = work.progress.positions.get(self._step.name, {}).get(full)
-        new = range_of(full, table.metadata, last, skip_changes=skip_changes)
+        new = range_of(full, table.table.metadata, last, skip_changes=skip_changes)
         with work.lock:
             work.read[self._step.name, full] = new.position
         whole = work.witness(self._step.name, self._statements.table(full))
@@ -138,12 +160,6 @@ class StageReader:
         return full
 
 
-def between(statements: Statements, name: str, since: int, until: int | None) -> DataFrame:
-    """What was added to a table after one snapshot, up to another."""
-    reader = statements.spark.read.option("start-snapshot-id", str(since)).option("end-snapshot-id", str(until))
-    return reader.table(f"{quoted(statements.catalog)}.{quoted(name)}")
-
-
 def perform(work: Work, step: Step) -> StageResult:
     """Compute, write and check one dataset. Raises `StageFailed`, `CheckFailed`, `Conflict`, other errors of ours."""
     began = time.perf_counter()
@@ -155,7 +171,7 @@ def perform(work: Work, step: Step) -> StageResult:
         conflict = conflict_in(error)
         if conflict is not None:
             raise conflict from error
-        raise StageFailed(step.name, _reason(error)) from error
+        raise StageFailed(step.name, _reason(error) + _hint(work, step, error)) from error
 
 
 def _view(work: Work, step: Step, began: float) -> StageResult:
@@ -178,21 +194,21 @@ def _table(work: Work, step: Step, began: float) -> StageResult:
     activate(statements.spark)
     before = work.table(step.name)
     with work.lock:
-        work.before[step.name] = None if before is None else before.snapshot_id
+        work.before[step.name] = None if before is None else before.at
     left_out: list[CheckResult] = []
     for number, flow in enumerate(step.flows):
         frame = _frame(work, statements, step, flow)
         frame, results = dropped(step.dataset.checks, step.name, frame)
         _raise_failed(results)
         left_out += results
-        write(statements, step, frame, there=before is not None or number > 0, first=number == 0)
+        write(statements, step, frame, before if number == 0 else work.table(step.name), first=number == 0)
     after = work.table(step.name)
     assert after is not None
     reader = StageReader(work, statements, step)
     checked = evaluate(
         step.local_checks, step.name, staged(statements, step, before, after), reader.read, _binder(work, statements)
     )
-    return _result(step, began, figures(before, after), (*left_out, *checked))
+    return _result(step, began, figures_since(before, after), (*left_out, *checked))
 
 
 def _result(step: Step, began: float, figures: Figures, checks: tuple[CheckResult, ...]) -> StageResult:
@@ -218,17 +234,14 @@ def cross_checks(work: Work, step: Step) -> tuple[CheckResult, ...]:
 
 
 def staged(
-    statements: Statements, step: Step, before: LoadedTable | None, after: LoadedTable
+    statements: Statements, step: Step, before: TableState | None, after: TableState
 ) -> Callable[[Over], DataFrame]:
     """The table as it will be, or what the run adds to it, which for anything but an append is all of it."""
 
     def frame_of(over: Over) -> DataFrame:
-        since = None if before is None else before.snapshot_id
-        if over == "table" or step.dataset.mode != "append" or since is None:
+        if over == "table" or step.dataset.mode != "append" or before is None:
             return statements.table(step.name)
-        if since == after.snapshot_id:
-            return statements.table(step.name).where("false")
-        return between(statements, step.name, since, after.snapshot_id)
+        return added_since(statements, step.name, before, after)
 
     return frame_of
 
@@ -245,7 +258,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
             made = bound(flow.function, work.outside, statements.spark)(**given)
     if isinstance(made, str):
         args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
-        made = statements.sql(made, args)
+        made = statements.sql(_with_delta_views(work, statements, step, made), args)
     if not isinstance(made, DataFrame):
         raise InvalidPipeline(
             f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"
@@ -259,6 +272,20 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     return work.witness(step.name, made if schema is None else made.to(schema))
+
+
+def _with_delta_views(work: Work, statements: Statements, step: Step, query: str) -> str:
+    """The query, with a temporary view in place of every Delta table: the catalog of the session has none of them."""
+    views: dict[str, str] = {}
+    for name in tables_in(query):
+        full = work.full(name)
+        if full in work.graph.steps and work.graph.steps[full].dataset.is_view:
+            continue
+        frame = work.delta(step.name, statements, full)
+        if frame is not None:
+            views[name] = f"lakepact_delta_{next(work.views)}"
+            frame.createOrReplaceTempView(views[name])
+    return replaced(query, views) if views else query
 
 
 def _reserved(function: Callable[..., Any], spark: SparkSession, params: Mapping[str, str]) -> dict[str, Any]:
@@ -282,6 +309,19 @@ def _raise_failed(results: tuple[CheckResult, ...]) -> None:
     failed = [result for result in results if not result.holds]
     if failed:
         raise CheckFailed(failed)
+
+
+def _hint(work: Work, step: Step, error: Exception) -> str:
+    """Spark does not know Delta tables of the lake, and does not say so."""
+    if _UNKNOWN_TABLE not in str(error):
+        return ""
+    delta = [name for name in step.reads if "." in name and work.tx.plain.delta.exists(name)]
+    if not delta:
+        return ""
+    return (
+        f"\n{', '.join(delta)} is a Delta table, which spark.table and spark.sql do not know: read it with "
+        f"dp.read({delta[0]!r}), as a parameter, or return the query as text"
+    )
 
 
 def _reason(error: Exception) -> str:

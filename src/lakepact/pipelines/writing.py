@@ -1,29 +1,32 @@
-"""How the rows of a stage become part of its table, and what the table says came of it."""
+"""How the rows of a stage become part of its table."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 
-from lakepact.client import LoadedTable
+from lakepact.pipelines.errors import InvalidPipeline
 from lakepact.pipelines.graph import Step
-from lakepact.pipelines.results import Figures
 from lakepact.pipelines.sqltables import quoted
-from lakepact.spark.errors import UnsupportedFormat
+from lakepact.pipelines.tables import DeltaState, TableState
+from lakepact.spark.delta import MERGE_SCHEMA
 from lakepact.spark.statements import Statements
+from lakepact.spark.writers import check_format
+
+_DELTA: Final = "delta"
+_ICEBERG: Final = "iceberg"
 
 
-def write(statements: Statements, step: Step, frame: DataFrame, *, there: bool, first: bool) -> None:
+def write(statements: Statements, step: Step, frame: DataFrame, before: TableState | None, *, first: bool) -> None:
     """Stage the rows. The first flow decides what becomes of the table, all others add to it; a table that is not
-    there is created as it was declared."""
+    there (`before`: as the run has found it) is created as it was declared."""
     dataset = step.dataset
     mode = dataset.mode if first else "append"
-    table_format = (dataset.format or "iceberg").lower()
-    if table_format == "delta":
-        raise UnsupportedFormat(
-            f"{step.name}: a pipeline publishes Iceberg tables. Write a Delta table in a transaction of your own: "
-            f"tx.write(frame, {step.name!r}, format='delta')"
-        )
-    if not there or mode == "create_or_replace":
+    table_format = _format(step, before)
+    is_delta = table_format == _DELTA
+    there = before is not None or not first
+    if not there or (mode == "create_or_replace" and not is_delta):
         comment = {} if dataset.comment is None else {"comment": dataset.comment}
         statements.write(
             frame,
@@ -34,34 +37,41 @@ def write(statements: Statements, step: Step, frame: DataFrame, *, there: bool, 
             format=table_format,
         )
         return
-    _add_columns(statements, step.name, frame)
-    statements.write(frame, step.name, mode, keys=dataset.keys if mode == "merge" else (), format=table_format)
+    if mode == "create_or_replace":
+        # A Delta table keeps its columns. What it holds is computed anew, and its older versions stay.
+        mode = "overwrite"
+    _add_columns(statements, step.name, frame, is_delta=is_delta)
+    keys = dataset.keys if mode == "merge" else ()
+    # Checks have looked at all of the table: what others have added meanwhile they have not seen.
+    statements.write(frame, step.name, mode, keys=keys, format=table_format, exact=True)
 
 
-def _add_columns(statements: Statements, name: str, frame: DataFrame) -> None:
+def _format(step: Step, before: TableState | None) -> str:
+    """As it was declared; if nothing is said, as the table is."""
+    check_format(step.dataset.format)
+    declared = None if step.dataset.format is None else step.dataset.format.lower()
+    if before is None:
+        return declared or _ICEBERG
+    found = _DELTA if isinstance(before, DeltaState) else _ICEBERG
+    if declared not in (None, found):
+        raise InvalidPipeline(
+            f"{step.dataset.where}: {step.name} is declared as {declared} and is there as {found}. Drop it, or declare "
+            f"it as what it is"
+        )
+    return found
+
+
+def _add_columns(statements: Statements, name: str, frame: DataFrame, *, is_delta: bool) -> None:
     """Columns that the query has and the table has not. The query says what the table is; nothing is taken away."""
     known = {field.name.lower() for field in statements.table(name).schema}
     new = [one for one in frame.schema if one.name.lower() not in known]
-    if new:
-        columns = ", ".join(f"{_quoted_part(one.name)} {one.dataType.simpleString()}" for one in new)
-        statements.sql(f"ALTER TABLE {quoted(statements.catalog)}.{quoted(name)} ADD COLUMNS ({columns})")
-
-
-def figures(before: LoadedTable | None, after: LoadedTable) -> Figures:
-    """What the snapshots between two versions of a table have added and removed."""
-    known = set() if before is None else {one["snapshot-id"] for one in before.metadata.get("snapshots") or ()}
-    new = [one for one in after.metadata.get("snapshots") or () if one["snapshot-id"] not in known]
-    summaries = [one.get("summary") or {} for one in new]
-
-    def total(name: str) -> int:
-        return sum(int(summary.get(name, 0)) for summary in summaries)
-
-    return Figures(
-        rows=total("added-records"),
-        files=total("added-data-files"),
-        bytes=total("added-files-size"),
-        removed_rows=total("deleted-records"),
-    )
+    if not new:
+        return
+    if is_delta:
+        statements.write(frame.where("false"), name, "append", options={MERGE_SCHEMA: True})
+        return
+    columns = ", ".join(f"{_quoted_part(one.name)} {one.dataType.simpleString()}" for one in new)
+    statements.sql(f"ALTER TABLE {quoted(statements.catalog)}.{quoted(name)} ADD COLUMNS ({columns})")
 
 
 def _quoted_part(name: str) -> str:

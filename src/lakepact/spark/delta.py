@@ -23,6 +23,9 @@ from lakepact.spark.writers import Write
 MERGE_SCHEMA: Final = "mergeSchema"
 """The option that lets a frame bring new columns, as Delta calls it."""
 
+_COMMENT: Final = "comment"
+"""The property that Spark keeps a table's comment in. Delta has a place of its own for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
@@ -40,7 +43,9 @@ class DeltaTarget:
         if wish.mode in ("create", "create_or_replace"):
             self._create(frame, wish)
             return
-        table = self.plain.delta.load(self.name)
+        # Rows that are only added do not depend on those that are there: then only the columns are looked at.
+        blind = wish.mode == "append" and not wish.exact
+        table = self.plain.delta.load(self.name, files=not blind)
         table, grown = self._fitted(table, frame, wish)
         schema = schemas.parse(table.schema_string)
         if wish.mode == "merge":
@@ -55,8 +60,7 @@ class DeltaTarget:
             case _:
                 replaced = {_values(one, schema) for one in added}
                 gone = [one for one in table.files if _values(one, schema) in replaced]
-        # Rows that are only added do not depend on those that are there.
-        version = None if wish.mode == "append" and not grown else table.version
+        version = None if blind and not grown else table.version
         self._commit(table, [*grown, *_removes(gone), *added], wish.mode.upper(), version)
 
     def delete(self, where: str) -> None:
@@ -80,8 +84,13 @@ class DeltaTarget:
                     f"or use mode='overwrite' with options={{'{MERGE_SCHEMA}': True}} to add some"
                 )
         else:
+            properties = dict(wish.properties)
             table = self.plain.delta.create(
-                self.name, schemas.dump(schema), partition_by=columns, configuration=wish.properties
+                self.name,
+                schemas.dump(schema),
+                partition_by=columns,
+                description=properties.pop(_COMMENT, None),
+                configuration=properties,
             )
         added = write_files(self.spark, _in_order(frame, schema), table, schema)
         self._commit(table, [*_removes(table.files), *added], "CREATE TABLE AS SELECT", table.version)

@@ -101,6 +101,7 @@ class Statements:
         properties: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
         format: str | None = None,
+        exact: bool = False,
     ) -> None:
         """Stage the rows of a frame.
 
@@ -112,7 +113,8 @@ class Statements:
         create_or_replace     the same, in place of the table that is there, whose history is kept
 
         `properties` are of a table that is created, `options` those of the format's own writer. `format` is that of a
-        table that is created, `iceberg` unless `delta` is said; one that is there has its own.
+        table that is created, `iceberg` unless `delta` is said; one that is there has its own. Rows that are only added
+        to a Delta table go on past what others add meanwhile; with `exact` that is a conflict, as everything else is.
         """
         check_format(format)
         wish = Write(
@@ -121,6 +123,7 @@ class Statements:
             (partitioned_by,) if isinstance(partitioned_by, str | Column) else tuple(partitioned_by),
             dict(properties or {}),
             {key: _option(value) for key, value in (options or {}).items()},
+            exact,
         )
         name = self._full_name(table)
         wish.check(name)

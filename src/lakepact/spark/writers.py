@@ -52,6 +52,9 @@ class Write:
     options: Mapping[str, str] = field(default_factory=dict)
     """For the format's own writer."""
 
+    exact: bool = False
+    """Whether rows that are only added depend on the table as well: then others must not have added any."""
+
     def check(self, table: str) -> None:
         if self.mode not in MODES:
             raise InvalidRequest(f"{table}: mode is {', '.join(MODES)}, not {self.mode!r}")

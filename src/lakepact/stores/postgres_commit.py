@@ -73,6 +73,8 @@ class Deciding(TransactionCall):
                     return decision
                 if decision is Step.EXPIRE and (error := await self._expired(stored)) is not None:
                     raise error
+                if stored.state is State.PREPARED:
+                    decide.check_prepared(stored, request)
                 state = stored.state
 
     async def fail(self, request_hash: str, answer: str, value: Value) -> Committed | Failed:

@@ -32,6 +32,7 @@ from lakepact.stores.postgres_delta_statements import DeltaStatements
 from lakepact.stores.postgres_session import Database
 from lakepact.stores.sql_codec import storable_text
 from lakepact.stores.sql_delta import (
+    EndsMirrors,
     contents_of,
     encode_changes,
     error_of,
@@ -48,7 +49,7 @@ from lakepact.stores.sql_delta import (
 _FOREVER: Final = 2**62
 
 
-class PostgresDelta:
+class PostgresDelta(EndsMirrors):
     """`DeltaRows` on a PostgreSQL schema."""
 
     def __init__(self, database: Database, schema: str) -> None:
@@ -59,17 +60,29 @@ class PostgresDelta:
 
     # --- writing ---
 
-    async def put(self, transaction_id: str, changes: Sequence[TableChange], *, tombstones: bool = False) -> None:
+    async def put(
+        self,
+        transaction_id: str,
+        changes: Sequence[TableChange],
+        *,
+        request_hash: str = "",
+        tombstones: bool = False,
+    ) -> None:
         encoded = encode_changes(transaction_id, changes)
         if not encoded:
             return
 
         await self._working(
-            transaction_id, lambda connection: self._put(connection, transaction_id, encoded, tombstones)
+            transaction_id, lambda connection: self._put(connection, transaction_id, request_hash, encoded, tombstones)
         )
 
     async def _put(
-        self, connection: Any, transaction_id: str, changes: Sequence[EncodedChange], tombstones: bool
+        self,
+        connection: Any,
+        transaction_id: str,
+        request_hash: str,
+        changes: Sequence[EncodedChange],
+        tombstones: bool,
     ) -> None:
         # Every statement has a time limit of its own, also those that begin and end: a dead connection says nothing.
         silence_s = self._database.silence_s
@@ -78,6 +91,7 @@ class PostgresDelta:
             wanted = await connection.fetchval(
                 self._statements.put,
                 transaction_id,
+                request_hash,
                 self._clock.now_ms(),
                 [one.table_id for one in changes],
                 [one.version for one in changes],
@@ -114,12 +128,15 @@ class PostgresDelta:
             raise
         await connection.execute("COMMIT", timeout=silence_s)
 
-    async def move(self, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
+    async def move(
+        self, transaction_id: str, table_id: str, version: int, to_version: int, *, request_hash: str = ""
+    ) -> None:
         await self._working(
             transaction_id,
             lambda connection: connection.execute(
                 self._statements.move,
                 transaction_id,
+                request_hash,
                 table_id,
                 version,
                 to_version,
@@ -270,15 +287,6 @@ class PostgresDelta:
         rows = await self._rows(self._statements.mirrored, engine, owner, self._clock.now_ms(), tables, reached)
         return [row[0] for row in rows]
 
-    async def mirror_failed(
-        self, engine: str, owner: str, table_id: str, error: str, *, retry_at_ms: int | None
-    ) -> bool:
-        state = MirrorState.DEAD if retry_at_ms is None else MirrorState.RETRYING
-        return await self._ended(engine, owner, table_id, error, state, retry_at_ms or 0)
-
-    async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
-        return await self._ended(engine, owner, table_id, error, MirrorState.CONFLICT, 0)
-
     async def _ended(
         self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
     ) -> bool:
@@ -292,7 +300,7 @@ class PostgresDelta:
                 table_id,
                 state.value,
                 next_attempt_ms,
-                shortened(error),
+                error,
             )
         )
 

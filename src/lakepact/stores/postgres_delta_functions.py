@@ -4,7 +4,7 @@
 `current_version` and posts to the outbox: work in the number of tables and of removed files. Cells are locked and
 compared by then, so nobody else is at the same tables, and what does not fit is damage. Two more codes:
 
-    LP008  the rows that were put are not there, or are not as many as announced
+    LP008  the rows that were put are not there, are not as many as announced, or are those of another request
     LP009  a file that is to be removed is not live in the version before
 
 A planned version has a row in `dl_pending` from its `put` until it is published or discarded. Whoever works on the
@@ -35,7 +35,8 @@ _PUBLISHED: Final = (
 
 _BODIES: Final = r"""
 -- Carry out the document of `delta.beside` for a transaction that is being committed.
-CREATE FUNCTION {schema}.beside_{version}(p_id text, p_beside text) RETURNS void LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {schema}.beside_{version}(p_id text, p_hash text, p_beside text)
+RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_delta json := p_beside::json -> 'delta';
     v_count bigint;
@@ -90,7 +91,7 @@ BEGIN
     LOOP
         DELETE FROM {schema}.dl_pending
         WHERE transaction_id = p_id AND table_id = v_one.table_id AND version = v_one.version
-          AND adds = v_one.adds AND removes = v_one.removes
+          AND adds = v_one.adds AND removes = v_one.removes AND request_hash = p_hash
         RETURNING replaces INTO v_replaces;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'rows gone' USING ERRCODE = 'LP008', DETAIL = v_one.version || ' ' || v_one.table_id;
@@ -166,7 +167,7 @@ $body$;
 -- Begin to put: take the planned versions, and make room for their rows. Answers whether each is to be written; not
 -- those that this transaction has published.
 CREATE FUNCTION {schema}.put_{version}(
-    p_id text, p_now bigint, p_tables text[], p_versions bigint[], p_adds bigint[], p_removes bigint[]
+    p_id text, p_hash text, p_now bigint, p_tables text[], p_versions bigint[], p_adds bigint[], p_removes bigint[]
 ) RETURNS boolean[] LANGUAGE plpgsql AS $body$
 DECLARE
     v_wanted boolean[] := '{}';
@@ -175,10 +176,11 @@ BEGIN
     -- The commit that publishes the rows comes later in the same log, and waits for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     FOR i IN 1 .. cardinality(p_tables) LOOP
-        INSERT INTO {schema}.dl_pending (transaction_id, table_id, version, adds, removes, put_ms)
-        VALUES (p_id, p_tables[i], p_versions[i], p_adds[i], p_removes[i], p_now)
+        INSERT INTO {schema}.dl_pending (transaction_id, table_id, version, adds, removes, put_ms, request_hash)
+        VALUES (p_id, p_tables[i], p_versions[i], p_adds[i], p_removes[i], p_now, p_hash)
         ON CONFLICT (transaction_id, table_id, version)
-        DO UPDATE SET adds = excluded.adds, removes = excluded.removes, replaces = 0, put_ms = excluded.put_ms
+        DO UPDATE SET adds = excluded.adds, removes = excluded.removes, replaces = 0, put_ms = excluded.put_ms,
+            request_hash = excluded.request_hash
         RETURNING xmax <> 0 INTO v_again;
         -- Only now: whoever was publishing these rows has ended, and a new statement sees what it did.
         IF EXISTS (
@@ -236,22 +238,24 @@ $body$;
 
 
 -- Plan rows that were put for another version.
-CREATE FUNCTION {schema}.move_{version}(p_id text, p_table text, p_version bigint, p_to bigint)
+CREATE FUNCTION {schema}.move_{version}(p_id text, p_hash text, p_table text, p_version bigint, p_to bigint)
 RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
-    v_there boolean;
+    v_hash text;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM FROM {schema}.dl_pending
     WHERE transaction_id = p_id AND table_id = p_table AND version IN (p_version, p_to) ORDER BY version FOR UPDATE;
-    v_there := FOUND;
     -- Only now: another attempt under this id may have been publishing there, and has ended.
     IF EXISTS (
         SELECT FROM {schema}.dl_table_versions WHERE table_id = p_table AND version = p_to AND transaction_id = p_id
     ) THEN
         RETURN;
     END IF;
-    IF NOT v_there THEN
+    SELECT request_hash INTO v_hash FROM {schema}.dl_pending
+    WHERE transaction_id = p_id AND table_id = p_table AND version IN (p_version, p_to)
+    ORDER BY version = p_version DESC LIMIT 1;
+    IF v_hash IS DISTINCT FROM p_hash THEN
         RAISE EXCEPTION 'rows gone' USING ERRCODE = 'LP008', DETAIL = p_version || ' ' || p_table;
     END IF;
     IF p_version <> p_to AND EXISTS (

@@ -26,9 +26,9 @@ class DeltaStatements:
             values = ", ".join(f"${number + 1}" for number in range(arguments))
             return f"SELECT {name}.{function_name}_{functions}({values})"
 
-        self.put = function("put", 6)
+        self.put = function("put", 7)
         self.verify = function("verify", 4)
-        self.move = function("move", 4)
+        self.move = function("move", 5)
         self.discard = function("discard", 1)
         self.purge = function("purge", 2)
         self.number = function("number", 1)

@@ -139,7 +139,7 @@ BEGIN
         END;
         IF v_done THEN
             IF p_beside IS NOT NULL THEN
-                PERFORM {schema}.beside_{version}(p_id, p_beside);
+                PERFORM {schema}.beside_{version}(p_id, p_hash, p_beside);
             END IF;
             RETURN '{committed}';
         END IF;
@@ -244,7 +244,7 @@ BEGIN
         PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
     END IF;
     IF p_beside IS NOT NULL THEN
-        PERFORM {schema}.beside_{version}(p_id, p_beside);
+        PERFORM {schema}.beside_{version}(p_id, p_hash, p_beside);
     END IF;
     RETURN '{committed}';
 END
@@ -341,7 +341,7 @@ BEGIN
     UPDATE {schema}.cells SET locked_by = NULL WHERE locked_by = p_id;
     PERFORM {schema}.drop_staging_{version}(ARRAY[p_id]);
     IF p_beside IS NOT NULL THEN
-        PERFORM {schema}.beside_{version}(p_id, p_beside);
+        PERFORM {schema}.beside_{version}(p_id, p_hash, p_beside);
     END IF;
     RETURN '{committed}';
 END

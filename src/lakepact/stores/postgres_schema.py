@@ -23,7 +23,7 @@ import re
 from typing import Any, Final
 
 from lakepact.errors import InvalidSetting
-from lakepact.stores.postgres_delta_schema import DELTA_TABLES
+from lakepact.stores.postgres_delta_schema import DELTA_TABLES, PENDING_BY_REQUEST
 from lakepact.stores.postgres_functions import LOCK_CLASS, digest, script
 from lakepact.stores.sql_format import upgrades
 
@@ -86,6 +86,7 @@ STEPS: Final = {
     );
     """,
     2: DELTA_TABLES,
+    3: PENDING_BY_REQUEST,
 }
 
 _legal_schema = re.compile(r"[a-z_][a-z0-9_]{0,47}").fullmatch

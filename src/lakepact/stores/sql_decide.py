@@ -11,9 +11,10 @@ from enum import Enum, auto
 from typing import Literal
 
 from lakepact.errors import Contended, KeyReused, OutcomeUnknown, TransactionClosed, TransactionNotFound, WrongState
+from lakepact.kernel.decide import check_prepared as check_prepared_plan
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import Committed, Conflict, Failed, Prepared, State
-from lakepact.stores.sql_codec import Stored, decode_json, decode_moved
+from lakepact.stores.sql_codec import EncodedTransaction, Stored, decode_json, decode_moved, decode_plan
 
 UNDECIDED = (State.OPEN, State.PREPARED, State.RETRYABLE)
 
@@ -53,6 +54,13 @@ def on_prepare(
         assert stored.expires_ms is not None
         return Prepared(stored.id, stored.expires_ms)
     return decision
+
+
+def check_prepared(stored: Stored, request: EncodedTransaction) -> None:
+    """A prepared transaction is committed as it was prepared. What is prepared stays so until it ends."""
+    assert stored.plan is not None
+    if request.plan != stored.plan:
+        check_prepared_plan(stored.id, decode_plan(request.id, request.plan), decode_plan(stored.id, stored.plan))
 
 
 def on_fail(stored: Stored, request_hash: str, now_ms: int) -> Committed | Failed | Literal[Step.GO_ON]:

@@ -56,6 +56,25 @@ def delta_rows(store: CellStore) -> DeltaRows | None:
     return store.delta if isinstance(store, KeepsRows) else None
 
 
+class EndsMirrors:
+    """How the turn of a mirror may end, beside success. What both databases mean by it."""
+
+    async def mirror_failed(
+        self, engine: str, owner: str, table_id: str, error: str, *, retry_at_ms: int | None
+    ) -> bool:
+        state = MirrorState.DEAD if retry_at_ms is None else MirrorState.RETRYING
+        return await self._ended(engine, owner, table_id, shortened(error), state, retry_at_ms or 0)
+
+    async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
+        return await self._ended(engine, owner, table_id, shortened(error), MirrorState.CONFLICT, 0)
+
+    async def _ended(
+        self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
+    ) -> bool:
+        """Note it and end the lease, if the lease is still the owner's."""
+        raise NotImplementedError
+
+
 # --- what is written ---
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from lakepact.errors import FormatTooNew
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The schema this release creates."""
 
 NEWEST_READABLE: Final = FORMAT + 1

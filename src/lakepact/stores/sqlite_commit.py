@@ -56,7 +56,7 @@ def commit(
     """Try what nearly always works; if anything stands against it, undo it and find out what."""
     if not request.sealed:
         if _commit_new(work, request, now_ms):
-            publish(work, request.id, request.beside)
+            publish(work, request.id, request.request_hash, request.beside)
             return Committed(request.id, request.answer_value)
         work.restart()
     if (stored := _row_of(work, request)) is not None:
@@ -66,6 +66,7 @@ def commit(
         if decision is not Step.GO_ON:
             return decision
         if stored.state is State.PREPARED:
+            decide.check_prepared(stored, request)
             return _commit_prepared(work, stored, request, settings, now_ms)
     if (moved := _moved(work, request)) != ():
         return _conflict(work, stored, request, moved, settle_conflict, settings, now_ms)
@@ -75,7 +76,7 @@ def commit(
         raise Damaged(f"transaction {request.id}: cells moved under SQLite's write lock; check the file's integrity")
     _put_record(work, request, State.COMMITTED, now_ms, answer=request.answer, decided_ms=now_ms)
     drop_staging(work, stored)
-    publish(work, request.id, request.beside)
+    publish(work, request.id, request.request_hash, request.beside)
     return Committed(request.id, request.answer_value)
 
 
@@ -131,7 +132,7 @@ def _commit_prepared(
         "UPDATE transactions SET state = 'committed', answer = ?, decided_ms = ? WHERE id = ?",
         (request.answer, now_ms, stored.id),
     )
-    publish(work, stored.id, request.beside)
+    publish(work, stored.id, stored.request_hash, request.beside)
     return Committed(stored.id, request.answer_value)
 
 

@@ -34,6 +34,7 @@ from lakepact.stores.sql_delta import (
     ERROR_COLUMNS,
     TABLE_COLUMNS,
     VERSION_COLUMNS,
+    EndsMirrors,
     contents_of,
     encode_changes,
     error_of,
@@ -93,7 +94,7 @@ class Look(Protocol):
     def __call__(self, look: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
 
 
-class SqliteDelta:
+class SqliteDelta(EndsMirrors):
     """`DeltaRows` on one SQLite file."""
 
     def __init__(self, submit: Submit, look: Look, clock: Clock) -> None:
@@ -103,16 +104,25 @@ class SqliteDelta:
 
     # --- writing ---
 
-    async def put(self, transaction_id: str, changes: Sequence[TableChange], *, tombstones: bool = False) -> None:
+    async def put(
+        self,
+        transaction_id: str,
+        changes: Sequence[TableChange],
+        *,
+        request_hash: str = "",
+        tombstones: bool = False,
+    ) -> None:
         encoded = encode_changes(transaction_id, changes)
         now_ms = self._clock.now_ms()
         try:
-            await self._submit(lambda work: _put(work, transaction_id, encoded, tombstones, now_ms))
+            await self._submit(lambda work: _put(work, transaction_id, request_hash, encoded, tombstones, now_ms))
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidRequest(f"an action holds what a database cannot: {error}") from None
 
-    async def move(self, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
-        await self._submit(lambda work: _move(work, transaction_id, table_id, version, to_version))
+    async def move(
+        self, transaction_id: str, table_id: str, version: int, to_version: int, *, request_hash: str = ""
+    ) -> None:
+        await self._submit(lambda work: _move(work, transaction_id, request_hash, table_id, version, to_version))
 
     async def discard(self, transaction_id: str) -> None:
         await self._submit(lambda work: _discard(work, transaction_id))
@@ -268,21 +278,12 @@ class SqliteDelta:
         now_ms = self._clock.now_ms()
         return await self._submit(lambda work: mirrors.mirrored(work, engine, owner, versions, now_ms))
 
-    async def mirror_failed(
-        self, engine: str, owner: str, table_id: str, error: str, *, retry_at_ms: int | None
-    ) -> bool:
-        state = MirrorState.DEAD if retry_at_ms is None else MirrorState.RETRYING
-        return await self._ended(engine, owner, table_id, error, state, retry_at_ms or 0)
-
-    async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
-        return await self._ended(engine, owner, table_id, error, MirrorState.CONFLICT, 0)
-
     async def _ended(
         self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
     ) -> bool:
-        now_ms, text = self._clock.now_ms(), shortened(error)
+        now_ms = self._clock.now_ms()
         return await self._submit(
-            lambda work: mirrors.ended(work, engine, owner, table_id, text, state, next_attempt_ms, now_ms)
+            lambda work: mirrors.ended(work, engine, owner, table_id, error, state, next_attempt_ms, now_ms)
         )
 
     async def retry(self, *, table_id: str | None = None, engine: str | None = None) -> int:
@@ -306,7 +307,14 @@ class SqliteDelta:
 # --- jobs ---
 
 
-def _put(work: Work, transaction_id: str, changes: Iterable[EncodedChange], tombstones: bool, now_ms: int) -> None:
+def _put(
+    work: Work,
+    transaction_id: str,
+    request_hash: str,
+    changes: Iterable[EncodedChange],
+    tombstones: bool,
+    now_ms: int,
+) -> None:
     written: list[EncodedChange] = []
     for change in changes:
         place = (transaction_id, change.table_id, change.version)
@@ -315,9 +323,9 @@ def _put(work: Work, transaction_id: str, changes: Iterable[EncodedChange], tomb
         if work.execute(_TAKE, place).rowcount:
             _delete_rows(work, place)
         work.execute(
-            "INSERT INTO dl_pending (transaction_id, table_id, version, adds, removes, put_ms) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (*place, change.adds, change.removes, now_ms),
+            "INSERT INTO dl_pending (transaction_id, table_id, version, adds, removes, put_ms, request_hash) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*place, change.adds, change.removes, now_ms, request_hash),
         )
         for table, rows in change.rows.items():
             work.executemany(_INSERT[table], rows)
@@ -357,17 +365,17 @@ _REPLACING: Final = (
 )
 
 
-def _move(work: Work, transaction_id: str, table_id: str, version: int, to_version: int) -> None:
-    planned = {
-        row[0]
-        for row in work.execute(
-            "SELECT version FROM dl_pending WHERE transaction_id = ? AND table_id = ? AND version IN (?, ?)",
+def _move(work: Work, transaction_id: str, request_hash: str, table_id: str, version: int, to_version: int) -> None:
+    planned: dict[int, str] = dict(
+        work.execute(
+            "SELECT version, request_hash FROM dl_pending "
+            "WHERE transaction_id = ? AND table_id = ? AND version IN (?, ?)",
             (transaction_id, table_id, version, to_version),
-        )
-    }
+        ).fetchall()
+    )
     if _is_published(work, (transaction_id, table_id, to_version)):
         return
-    if not planned:
+    if planned.get(version, planned.get(to_version)) != request_hash:
         raise rows_gone(transaction_id, table_id, version)
     if version != to_version and version in planned:
         # What an earlier attempt has left there gives way. (If only that is there, this has been done before.)

@@ -208,3 +208,8 @@ DELTA_TABLES: Final = """
     );
     CREATE INDEX transaction_error_log_table ON transaction_error_log (table_id, sequence);
 """
+
+PENDING_BY_REQUEST: Final = """
+    ALTER TABLE dl_pending ADD COLUMN request_hash TEXT NOT NULL DEFAULT '';
+"""
+"""Rows are those of one request: two that use the same key never publish each other's."""

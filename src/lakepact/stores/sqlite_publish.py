@@ -35,7 +35,7 @@ _END_REPLACED: Final = f"""
           AND a.version < ?2 AND a.removed_version IS NULL AND {PUBLISHED})"""
 
 
-def publish(work: Work, transaction_id: str, beside: str | None) -> None:
+def publish(work: Work, transaction_id: str, request_hash: str, beside: str | None) -> None:
     """Carry out the document of `delta.beside`. Raises `RowsGone` or `Damaged`, and then the job undoes itself."""
     if beside is None:
         return
@@ -74,20 +74,20 @@ def publish(work: Work, transaction_id: str, beside: str | None) -> None:
         _check(renamed.rowcount, f"table {one['table_id']} is not there to be renamed")
     versions = sorted(delta["versions"], key=lambda one: (one["table_id"], one["version"]))
     for one in versions:
-        _publish_version(work, transaction_id, one)
+        _publish_version(work, transaction_id, request_hash, one)
     register_mirrors(work, [(one["table_id"], engine) for one in delta["mirrors"] for engine in one["engines"]])
     if delta["outbox"] is not None:
         _post(work, transaction_id, delta["warehouse"], delta["outbox"])
     work.execute("DELETE FROM dl_staged_changes WHERE transaction_id = ?", (transaction_id,))
 
 
-def _publish_version(work: Work, transaction_id: str, one: Mapping[str, Any]) -> None:
+def _publish_version(work: Work, transaction_id: str, request_hash: str, one: Mapping[str, Any]) -> None:
     table_id, version = one["table_id"], one["version"]
     place = (table_id, version, transaction_id)
     pending = work.execute(
         "DELETE FROM dl_pending WHERE table_id = ? AND version = ? AND transaction_id = ? AND adds = ? AND removes = ? "
-        "RETURNING replaces",
-        (*place, one["adds"], one["removes"]),
+        "AND request_hash = ? RETURNING replaces",
+        (*place, one["adds"], one["removes"], request_hash),
     ).fetchone()
     if pending is None:
         raise rows_gone(transaction_id, table_id, version)

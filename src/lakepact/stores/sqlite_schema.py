@@ -23,7 +23,7 @@ from typing import Final
 
 from lakepact.errors import Contended, Damaged, LakepactError, StoreUnavailable, StoreUnsuitable, Unreadable
 from lakepact.stores.sql_format import upgrades
-from lakepact.stores.sqlite_delta_schema import DELTA_TABLES
+from lakepact.stores.sqlite_delta_schema import DELTA_TABLES, PENDING_BY_REQUEST
 
 APPLICATION_ID: Final = 0x4C616B65
 """Written into the file's header ("Lake"), so that we never make tables in somebody else's database."""
@@ -93,6 +93,7 @@ STEPS: Final = {
     INSERT INTO instant VALUES (1);
     """,
     2: DELTA_TABLES,
+    3: PENDING_BY_REQUEST,
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lakepact.errors import TransactionClosed, WrongState
+from lakepact.errors import PreparedOtherwise, TransactionClosed, WrongState
 from lakepact.kernel.model import Busy, Cell, Committed, Conflict, Moved, Prepared, State
 from tests.conformance.cells.world import SETTINGS, A, B, C, D, World
 
@@ -18,7 +18,10 @@ async def test_a_prepared_transaction_is_committed_as_it_was_prepared(world: Wor
     assert isinstance(prepared, Prepared)
     assert prepared.expires_ms == pytest.approx(world.clock.now_ms() + SETTINGS.open_ttl_s * 1000, abs=5_000)
     assert await world.value(A) == {"n": 1}
-    last_word = world.transaction({D: (0, {"n": 9})}, id=plan.id, answer={"late": True})
+    for other in ({D: (0, {"n": 9})}, {A: (1, {"n": 3}), B: (0, {"n": 2}), C: (0, None)}):
+        with pytest.raises(PreparedOtherwise):
+            await world.store.commit(world.transaction(other, id=plan.id, answer={"wrong": True}))
+    last_word = world.transaction({C: (0, None), B: (0, {"n": 2}), A: (1, {"n": 2})}, id=plan.id, answer={"late": True})
     assert await world.store.commit(last_word) == Committed(plan.id, {"late": True})
     assert await world.store.read([A, B, C, D]) == {
         A: Cell(A, 2, {"n": 2}, plan.id),

@@ -89,7 +89,7 @@ class Lake(World):
         writes += [Write(key, revision, value) for key, (revision, value) in (more or {}).items()]
         return Transaction(
             id or self.id(),
-            "hash",
+            "",
             tuple(writes),
             answer={"ok": True},
             sealed=sealed,

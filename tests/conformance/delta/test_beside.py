@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lakepact.delta.beside import DeltaChanges, NewTable, Renamed
-from lakepact.errors import Damaged, InvalidRequest, KeepsNoRows, RowsGone, ValueTooLarge
+from lakepact.delta.ports import TableChange
+from lakepact.errors import Damaged, InvalidRequest, KeepsNoRows, KeyReused, RowsGone, ValueTooLarge
 from lakepact.kernel.cells import DocumentCells
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
@@ -171,6 +172,41 @@ async def test_more_rows_than_announced_are_as_wrong_as_fewer(lake: Lake) -> Non
     await lake.put_rows(plan.id, [Change("t", 1, adds("a", "b"))])
     with pytest.raises(RowsGone):
         await lake.store.commit(plan)
+
+
+async def test_a_request_publishes_its_own_rows_and_not_those_of_another_under_its_id(lake: Lake) -> None:
+    await lake.create("t")
+    one, two = (replace(lake.plan([Change("t", 1, adds(path))]), request_hash=path) for path in ("one", "two"))
+    two = replace(two, id=one.id)
+    await lake.rows.put(one.id, [TableChange("t", 1, adds("one"))], request_hash="one")
+    await lake.rows.put(two.id, [TableChange("t", 1, adds("two"))], request_hash="two")
+    with pytest.raises(RowsGone):
+        await lake.store.commit(one)
+    with pytest.raises(RowsGone):
+        await lake.rows.move(one.id, "t", 1, 1, request_hash="one")
+    with pytest.raises(RowsGone):
+        await lake.rows.move(one.id, "t", 1, 2, request_hash="one")
+    assert isinstance(await lake.store.commit(two), Committed)
+    assert await lake.paths("t", 1) == ["two"]
+    with pytest.raises(KeyReused):
+        await lake.store.commit(one)
+
+
+async def test_a_sealed_and_a_prepared_one_are_told_apart_by_their_hash_too(lake: Lake) -> None:
+    await lake.create("t", "u")
+    for prepare, table in ((False, "t"), (True, "u")):
+        opened, change = lake.id(), Change(table, 1, adds("a"))
+        await lake.store.begin(opened, request_hash="hash")
+        await lake.store.stage(opened, "1", {lake.key(table): {"version": 1}})
+        plan = replace(await lake.store.seal(opened), beside=lake.beside([change]))
+        await lake.rows.put(opened, [TableChange(table, 1, change.actions)], request_hash="other")
+        if prepare:
+            assert isinstance(await lake.store.prepare(plan), Prepared)
+        with pytest.raises(RowsGone):
+            await lake.store.commit(plan)
+        await lake.rows.put(opened, [TableChange(table, 1, change.actions)], request_hash="hash")
+        assert isinstance(await lake.store.commit(plan), Committed)
+        assert await lake.version_of(table) == (1, 1)
 
 
 async def test_rows_that_contradict_the_cells_are_damage_and_nothing_is_applied(lake: Lake) -> None:

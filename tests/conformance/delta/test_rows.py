@@ -362,7 +362,8 @@ async def test_an_imported_log_may_begin_at_a_checkpoint_and_bring_many_versions
     transaction_id = lake.id()
     with pytest.raises(FileNotLive):
         await lake.put_rows(transaction_id, history)
-    await lake.rows.put(transaction_id, [TableChange(*_parts(one)) for one in history], tombstones=True)
+    changes = [TableChange(*_parts(one)) for one in history]
+    await lake.rows.put(transaction_id, changes, request_hash="hash", tombstones=True)
     versions = tuple(
         NewVersion(
             "t",

@@ -14,7 +14,6 @@ import pytest
 from lakepact.delta.actions import Action, DomainMetadata, Txn
 from lakepact.delta.checkpoint import (
     checkpoint_file,
-    is_due,
     last_checkpoint_file,
     read_checkpoint,
     retention_ms,
@@ -64,10 +63,6 @@ def test_tombstones_from_before_are_left_out() -> None:
     last = orjson.loads(last_checkpoint_file(state, file, tombstones_after_ms=at))
     assert last == {"version": 2, "size": 5, "sizeInBytes": len(file), "numOfAddFiles": 1}
     assert orjson.loads(last_checkpoint_file(state, file, tombstones_after_ms=at - 1))["size"] == 6
-
-
-def test_when_it_is_due() -> None:
-    assert [version for version in range(25) if is_due(version)] == [10, 20]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakepact.mirrors.checkpoints import newest_due
+from lakepact.delta.checkpoint import newest_due
 from lakepact.mirrors.cuts import Cut
 
 

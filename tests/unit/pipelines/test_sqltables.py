@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakepact.pipelines.sqltables import parts_of, quoted, tables_in
+from lakepact.pipelines.sqltables import parts_of, quoted, replaced, tables_in
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,21 @@ def test_names_that_the_query_defines_are_its_own() -> None:
 
 def test_quoting_and_reading_a_name_are_inverse() -> None:
     assert parts_of(quoted("sales.odd`name")) == ("sales", "odd`name")
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT a FROM s.t", "SELECT a FROM `v` AS `t`"),
+        ("SELECT t.a FROM s . t WHERE t.a = 's.t'", "SELECT t.a FROM `v` AS `t` WHERE t.a = 's.t'"),
+        ("SELECT x.a FROM s.t x", "SELECT x.a FROM `v` x"),
+        ("SELECT x.a FROM s.t AS x, other", "SELECT x.a FROM `v` AS x, other"),
+        ("SELECT * FROM a JOIN `s`.`t` ON true", "SELECT * FROM a JOIN `v` AS `t` ON true"),
+        ("SELECT * FROM s.t LEFT JOIN s.t AS u USING (id)", "SELECT * FROM `v` AS `t` LEFT JOIN `v` AS u USING (id)"),
+        ("SELECT * FROM (SELECT * FROM s.t) -- s.t", "SELECT * FROM (SELECT * FROM `v` AS `t`) -- s.t"),
+        ("WITH t AS (SELECT * FROM s.t) SELECT * FROM t", "WITH t AS (SELECT * FROM `v` AS `t`) SELECT * FROM t"),
+        ("SELECT s.t FROM u AS s", "SELECT s.t FROM u AS s"),
+    ],
+)
+def test_a_table_is_replaced_by_a_view_that_has_its_name(sql: str, expected: str) -> None:
+    assert replaced(sql, {"s.t": "v"}) == expected

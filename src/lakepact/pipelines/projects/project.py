@@ -12,7 +12,6 @@ from lakepact.pipelines.errors import InvalidPipeline
 from lakepact.pipelines.loading import pipeline_name
 from lakepact.spark.settings import DEFAULT_CATALOG, PREFIX
 
-SUFFIXES: Final = (".yml", ".yaml")
 DEFAULT_DATABASE: Final = "default"
 _DEFAULT_CATALOG_SETTING: Final = "spark.sql.defaultCatalog"
 
@@ -29,10 +28,6 @@ class Project:
 
     database: str
     configuration: Mapping[str, str]
-
-
-def is_project(file: Path) -> bool:
-    return file.suffix in SUFFIXES
 
 
 def read_project(file: Path) -> Project:

@@ -29,7 +29,7 @@ from lakepact.pipelines.projects.checkpoints import Generations, checkpoints_doc
 from lakepact.pipelines.projects.driver import Order, Outcome
 from lakepact.pipelines.projects.project import Project
 from lakepact.pipelines.results import RunResult, StageResult, State, source_of
-from lakepact.pipelines.writing import figures
+from lakepact.pipelines.tables import IcebergState
 from lakepact.spark.settings import catalog_settings, conf, merged
 from lakepact.spark.transaction import SUMMARY, TRANSACTION_ID
 
@@ -187,8 +187,9 @@ class ProjectRun:
         for identifier in written:
             after = _loaded(tx, identifier)
             if after is not None:
-                name = shown(identifier)
-                found.append(StageResult(name, name, "project", 0.0, figures(_loaded(self._lake, identifier), after)))
+                name, before = shown(identifier), _loaded(self._lake, identifier)
+                figures = IcebergState(after).figures(None if before is None else IcebergState(before))
+                found.append(StageResult(name, name, "project", 0.0, figures))
         return tuple(found)
 
 

@@ -334,7 +334,9 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "loadDeltaTable": Operation(
         Tag.DELTA,
         "Load a Delta table",
-        "As it is now, or as it was at a version or a time. With `files=true` all its live files are in the answer.",
+        "As it is now, or as it was at a version or a time. With `files=true` all its live files are in the answer; "
+        "inside a serializable transaction that is reading its rows, and what is added to it then conflicts with what "
+        "others add.",
         {200: "DeltaTable"},
         refusals=(406,),
         parameters=("version", "timestamp-ms", "files"),
@@ -347,7 +349,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Commit to a Delta table",
         "Makes one more version of these actions. With `expected-version` the table must be at it. With `read-version` "
         "the change may go on past versions that do not concern it, by Delta's rules. A conflict names the table, what "
-        "was expected and what is there.",
+        "was expected and what is there. Inside a transaction what only adds, with neither, goes on at its commit.",
         {200: "DeltaChanged"},
         refusals=(406,),
         body="DeltaCommit",
@@ -375,8 +377,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Import a Delta table",
         "Makes a table of the log below `location`, which lies in the warehouse: the same versions at the same place. "
         "Sent again it goes on where it ended, or follows a log that has grown. Without `take-over` the table is "
-        "read-only here. With `dry-run` nothing is written, and the answer says what would be. Not inside a "
-        "transaction.",
+        "read-only here. With `dry-run` nothing is written, and the answer says what would be. Under a key it is done "
+        "once: sent again it answers the same, with `parity` as it is now. Not inside a transaction.",
         {200: "DeltaImported"},
         refusals=(406,),
         body="DeltaImport",

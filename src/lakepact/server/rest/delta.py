@@ -105,7 +105,8 @@ class DeltaHandlers:
         body = request.json()
         wanted = parse_import_delta(body, self._door.identifier(request, "table"))
         call = self._door.call(request, "importDeltaTable", catalog, body)
-        return json_response(await DeltaImport(catalog.parts).run(call, wanted))
+        done = await DeltaImport(catalog.parts).run(call, wanted)
+        return json_response(done.result, headers=transaction_header(done))
 
     async def verify(self, request: Request) -> Response:
         catalog = self._outside(request)

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakepact.catalog import Call, Catalog
+from lakepact.catalog.keys import INSIDE_ONLY, family_of
 from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
-from lakepact.kernel.keys import segments_of
 from lakepact.kernel.model import Isolation, Read, State, Transaction, TransactionRecord, Write
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import transaction_header
@@ -186,8 +186,8 @@ def _outcome(record: TransactionRecord) -> JsonObject:
 
 
 def _changes(contents: Transaction) -> list[JsonObject]:
-    written = [_change(write) for write in contents.writes if segments_of(write.key)[1] != "answers"]
-    return [*written, *(_dependency(read) for read in contents.reads if segments_of(read.key)[1] != "answers")]
+    written = [_change(write) for write in contents.writes if family_of(write.key) not in INSIDE_ONLY]
+    return [*written, *(_dependency(read) for read in contents.reads if family_of(read.key) not in INSIDE_ONLY)]
 
 
 def _change(write: Write) -> JsonObject:

@@ -1,0 +1,116 @@
+"""A table as a transaction sees it at one moment, whatever its format: where it is at, and what has come since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from lakepact.client import DeltaTable, LoadedTable, NotFound, Transaction
+from lakepact.delta.actions import Add
+from lakepact.delta.stats import num_records
+from lakepact.pipelines.results import Figures
+from lakepact.pipelines.sqltables import quoted
+from lakepact.spark.delta_files import read_files
+from lakepact.spark.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergState:
+    table: LoadedTable
+
+    @property
+    def at(self) -> int | None:
+        return self.table.snapshot_id
+
+    def added(self, statements: Statements, name: str, before: IcebergState) -> DataFrame:
+        """The rows that were appended since."""
+        since = before.table.snapshot_id
+        if since is None:
+            return statements.table(name)
+        if since == self.table.snapshot_id:
+            return statements.table(name).where("false")
+        return between(statements, name, since, self.table.snapshot_id)
+
+    def figures(self, before: IcebergState | None) -> Figures:
+        """What the snapshots since have added and removed."""
+        earlier = () if before is None else before.table.metadata.get("snapshots") or ()
+        known = {one["snapshot-id"] for one in earlier}
+        new = [one for one in self.table.metadata.get("snapshots") or () if one["snapshot-id"] not in known]
+        summaries = [one.get("summary") or {} for one in new]
+
+        def total(name: str) -> int:
+            return sum(int(summary.get(name, 0)) for summary in summaries)
+
+        return Figures(
+            rows=total("added-records"),
+            files=total("added-data-files"),
+            bytes=total("added-files-size"),
+            removed_rows=total("deleted-records"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaState:
+    table: DeltaTable
+
+    @property
+    def at(self) -> int | None:
+        return self.table.version
+
+    def added(self, statements: Statements, name: str, before: DeltaState) -> DataFrame:
+        """The rows of files that have come since."""
+        return read_files(statements.spark, self.table, self._not_in(before))
+
+    def figures(self, before: DeltaState | None) -> Figures:
+        """What the files that have come, and those that have gone, hold by their statistics."""
+        come = self.table.files if before is None else self._not_in(before)
+        gone = () if before is None else before._not_in(self)
+        return Figures(rows=_rows(come), files=len(come), bytes=sum(one.size for one in come), removed_rows=_rows(gone))
+
+    def _not_in(self, other: DeltaState) -> Sequence[Add]:
+        known = {one.key for one in other.table.files}
+        return [one for one in self.table.files if one.key not in known]
+
+
+TableState: TypeAlias = IcebergState | DeltaState
+
+
+def table_state(tx: Transaction, name: str) -> TableState | None:
+    """A table as the transaction sees it now; None if there is none."""
+    try:
+        return IcebergState(tx.tables.load(name))
+    except NotFound:
+        pass
+    try:
+        return DeltaState(tx.delta.load(name))
+    except NotFound:
+        return None
+
+
+def added_since(statements: Statements, name: str, before: TableState, after: TableState) -> DataFrame:
+    match before, after:
+        case IcebergState(), IcebergState():
+            return after.added(statements, name, before)
+        case DeltaState(), DeltaState():
+            return after.added(statements, name, before)
+        case _:
+            return statements.table(name)
+
+
+def figures_since(before: TableState | None, after: TableState) -> Figures:
+    if isinstance(after, DeltaState):
+        return after.figures(before if isinstance(before, DeltaState) else None)
+    return after.figures(before if isinstance(before, IcebergState) else None)
+
+
+def between(statements: Statements, name: str, since: int, until: int | None) -> DataFrame:
+    """What was added to an Iceberg table after one snapshot, up to another."""
+    reader = statements.spark.read.option("start-snapshot-id", str(since)).option("end-snapshot-id", str(until))
+    return reader.table(f"{quoted(statements.catalog)}.{quoted(name)}")
+
+
+def _rows(files: Iterable[Add]) -> int:
+    return sum(num_records(one.stats) or 0 for one in files)
