@@ -34,6 +34,7 @@ from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
+from lakepact.server.vending import Delegation, Outside, vendors_of
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.lease import Lease
@@ -105,7 +106,8 @@ async def build(settings: Settings) -> Service:
         mirrors = watch.mirrors
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)
-        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors))
+        delegation = _delegation(opened, stack)
+        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors, delegation))
         routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
             opened.store,
@@ -265,13 +267,23 @@ def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, 
     )
 
 
-def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None) -> list[Route]:
+def _delegation(opened: Opened, stack: AsyncExitStack) -> Delegation:
+    """How clients reach the storage of those warehouses whose settings say so."""
+    outside = Outside()
+    stack.push_async_callback(outside.close)
+    return Delegation(vendors_of(opened.settings.places(), outside, opened.clock))
+
+
+def _catalog_routes(
+    settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None, delegation: Delegation
+) -> list[Route]:
     return rest_routes(
         catalogs,
         settings.default_warehouse,
         mirror=None if mirrors is None else mirrors.mirror,
         idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
         multi_table_transactions=settings.multi_table_transactions,
+        delegation=delegation,
     )
 
 
