@@ -416,7 +416,7 @@ async def test_signed_requests_work_and_only_for_the_table(opened: Opened, guard
         ):
             assert (await sign(refused)).refusal == (403, "ForbiddenException")
         keys = f"<Delete><Object><Key>{folder_of(table)}/data/x</Key></Object></Delete>"
-        many = await sign({**to_sign("POST", f"{base}?delete"), "body": keys})
+        many = await sign({**to_sign("POST", f"{base}?delete", content_type="application/xml"), "body": keys})
         assert many.status == 200
         deleted = await asyncio.to_thread(sent, many.json(), "POST", keys.encode())
         assert deleted[0] == 200
