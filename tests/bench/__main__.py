@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql
+from tests.bench import cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql, vending
 from tests.bench.report import say
 
 SECTIONS = {
@@ -20,6 +20,7 @@ SECTIONS = {
     "delta": delta.run,
     "mirrors": mirrors.run,
     "spark": spark.run,
+    "vending": vending.run,
 }
 
 

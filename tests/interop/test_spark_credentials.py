@@ -71,6 +71,20 @@ def test_spark_fails_on_a_neighbours_table(lake: Lake) -> None:
         first_byte("vended.db.mine")
 
 
+def test_spark_fetches_the_next_credentials_when_the_first_are_about_to_expire(lake: Lake, guard: Guard) -> None:
+    since = lake.log_position()
+    # Too short a life for the server to give the same ones twice, and for Spark to be at ease with.
+    guard.lifetime_s = 120
+    try:
+        lake.sql("CREATE TABLE vended.db.short (id BIGINT)")
+        lake.sql("INSERT INTO vended.db.short VALUES (1)")
+        assert lake.ids("vended.db.short") == [1]
+    finally:
+        guard.lifetime_s = None
+    asked = [line["status"] for line in lake.requests(since) if line["operation"] == "loadCredentials"]
+    assert asked and set(asked) == {200}
+
+
 def test_spark_reads_and_writes_with_signed_requests(lake: Lake, guard: Guard) -> None:
     lake.sql("CREATE TABLE signed.db.s (id BIGINT, name STRING)")
     began, at = len(guard.seen), lake.log_position()

@@ -77,6 +77,9 @@ class Guard:
     sts_status: int = 200
     """Anything else: STS answers so."""
 
+    lifetime_s: int | None = None
+    """How long new sessions live, whatever STS was asked for."""
+
     hold_sts: threading.Event = field(default_factory=threading.Event)
     """STS answers once this is set, which it is unless a test clears it."""
 
@@ -123,9 +126,13 @@ class Guard:
             found["SecretAccessKey"],
             found["SessionToken"],
             json.loads(fields["Policy"]),
-            time.time() + int(fields["DurationSeconds"]),
+            time.time() + (self.lifetime_s or int(fields["DurationSeconds"])),
         )
         self.assumed.append(fields)
+        if self.lifetime_s is not None:
+            ends = datetime.fromtimestamp(time.time() + self.lifetime_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            text = re.sub(r"(<Expiration>)[^<]*", rf"\g<1>{ends}", (answer.body or b"").decode())  # type: ignore[union-attr]
+            return web.Response(text=text, content_type="text/xml")
         return answer
 
     async def _s3(self, raw: web.Request, body: bytes, client: aiohttp.ClientSession) -> web.Response:
