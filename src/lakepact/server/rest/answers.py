@@ -44,8 +44,7 @@ def table_answer(
     """The body of load, create and register: location, metadata, config."""
     tag = etag(file.location, snapshots, delegated.tag if delegated is not None else "")
     if delegated is not None:
-        shown = referenced_only(file) if snapshots == REFS else file.text
-        body, headers = _spliced(file.location, shown, delegated.text), (_NOT_KEPT, *headers)
+        body, headers = _with(file, snapshots, delegated), (_NOT_KEPT, *headers)
     elif snapshots == REFS:
         body = _spliced(file.location, referenced_only(file), _NO_CONFIG)
     else:
@@ -93,6 +92,14 @@ def empty(done: Done) -> Response:
 def transaction_header(done: Done) -> Headers:
     """The id under which a change can be asked about afterwards."""
     return ((TRANSACTION_HEADER, done.transaction_id.encode()),)
+
+
+def _with(file: MetadataFile, snapshots: str, delegated: Delegated) -> bytes:
+    if snapshots == REFS:
+        return _spliced(file.location, referenced_only(file), delegated.text)
+    if file.answer_with is None or file.answer_with[0] is not delegated:
+        file.answer_with = delegated, _spliced(file.location, file.text, delegated.text)
+    return file.answer_with[1]
 
 
 def _spliced(location: str, metadata: bytes, rest: bytes) -> bytes:

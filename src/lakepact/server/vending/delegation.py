@@ -35,6 +35,9 @@ SIGNING: Final = "remote-signing"
 NOTHING: Final = b',"config":{}}'
 """The end of an answer without anything delegated."""
 
+_MOST_PATHS: Final = 16
+"""A table has one path, and one more in every open transaction."""
+
 RightOf: TypeAlias = Callable[[Request, Identifier], Awaitable[Right]]
 """What the sender of a request may do with a table that it may see."""
 
@@ -180,10 +183,16 @@ def _wanted(request: Request) -> frozenset[str]:
 
 
 def _vended(vendor: Vendor, provider: Provider, credential: Credential, path: str) -> Delegated:
+    shown: Delegated | None = credential.shown.get(path)
+    if shown is not None:
+        return shown
     config = {**vendor.config, **credential.config, **provider.refresh(_endpoint(path, "credentials"))}
     # In both places: not every client looks into the second one for a table that is not committed yet.
     fields = {"config": config, "storage-credentials": [{"prefix": credential.prefix, "config": config}]}
-    return Delegated(b"," + orjson.dumps(fields)[1:], fields, credential.tag)
+    if len(credential.shown) >= _MOST_PATHS:
+        credential.shown.clear()
+    made = credential.shown[path] = Delegated(b"," + orjson.dumps(fields)[1:], fields, credential.tag)
+    return made
 
 
 def _signing(vendor: Vendor, signer: S3Signer, scope: Scope, path: str) -> Delegated:

@@ -74,6 +74,9 @@ class Credential:
     tag: str
     """Another one for every credential; says nothing about it."""
 
+    shown: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Answers that were made of it before, by path: making one costs as much as the rest of a load."""
+
 
 class Provider(Protocol):
     """A cloud that makes short-lived credentials."""
