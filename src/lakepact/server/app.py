@@ -40,6 +40,7 @@ from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
+from lakepact.upkeep.restore import check_complete
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
 
 if TYPE_CHECKING:
@@ -339,6 +340,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     stack.push_async_callback(store.close)
     if tracing is not None:
         store = tracing.port(store, "store")
+    await check_complete(store)
     warehouses: dict[str, BlobStore] = {}
     for name, place in settings.places().items():
         blobs = await open_blobs(place.url, place.options)
