@@ -119,9 +119,9 @@ class Guard:
         fields = dict(parse_qsl(body.decode()))
         assert fields["Action"] == "AssumeRole" and fields["RoleArn"] == ROLE, fields
         answer = await _passed_on(raw, body, client, self.backend)
-        found = {
-            one.tag.rpartition("}")[2]: one.text or "" for one in ElementTree.fromstring(answer.body or b"").iter()
-        }
+        text = answer.body
+        assert isinstance(text, bytes)
+        found = {one.tag.rpartition("}")[2]: one.text or "" for one in ElementTree.fromstring(text).iter()}
         self.sessions[found["AccessKeyId"]] = Session(
             found["SecretAccessKey"],
             found["SessionToken"],
@@ -131,8 +131,8 @@ class Guard:
         self.assumed.append(fields)
         if self.lifetime_s is not None:
             ends = datetime.fromtimestamp(time.time() + self.lifetime_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            text = re.sub(r"(<Expiration>)[^<]*", rf"\g<1>{ends}", (answer.body or b"").decode())  # type: ignore[union-attr]
-            return web.Response(text=text, content_type="text/xml")
+            changed = re.sub(r"(<Expiration>)[^<]*", rf"\g<1>{ends}", text.decode())
+            return web.Response(text=changed, content_type="text/xml")
         return answer
 
     async def _s3(self, raw: web.Request, body: bytes, client: aiohttp.ClientSession) -> web.Response:

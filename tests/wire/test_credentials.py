@@ -99,7 +99,7 @@ def reads_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def right_of(_request: Request, _table: object) -> Right:
         return Right.READ
 
-    monkeypatch.setattr(Delegation, "__init__", lambda self, vendors: made(self, vendors, right_of))
+    monkeypatch.setattr(Delegation, "__init__", lambda self, vendors, **more: made(self, vendors, right_of, **more))
 
 
 # --- who gets them ---

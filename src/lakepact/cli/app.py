@@ -17,6 +17,7 @@ from lakepact.cli import (
     configuration,
     delta,
     demo,
+    doctor,
     graph,
     history,
     mirror,
@@ -64,6 +65,7 @@ tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 app.command("backup")(backup.backup)
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
 app.command("reconcile")(reconcile.reconcile)

@@ -28,7 +28,7 @@ from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
-from lakepact.server.logs import request_line
+from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
@@ -272,7 +272,11 @@ def _delegation(opened: Opened, stack: AsyncExitStack) -> Delegation:
     """How clients reach the storage of those warehouses whose settings say so."""
     outside = Outside()
     stack.push_async_callback(outside.close)
-    return Delegation(vendors_of(opened.settings.places(), outside, opened.clock))
+    return Delegation(
+        vendors_of(opened.settings.places(), outside, opened.clock),
+        on_made=opened.metrics.credentials_made,
+        on_failed=opened.metrics.credentials_failed,
+    )
 
 
 def _catalog_routes(
@@ -307,8 +311,8 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcSer
     )
 
 
-def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None] | None:
-    line = request_line(opened.settings.log_level)
+def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None]:
+    line = RequestLines(opened.settings.log_level)
     return line if opened.tracing is None else opened.tracing.described(line)
 
 

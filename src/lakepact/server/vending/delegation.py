@@ -26,7 +26,7 @@ from lakepact.server.vending.cache import Credentials
 from lakepact.server.vending.s3 import keys_of
 from lakepact.server.vending.s3_requests import SignRequest
 from lakepact.server.vending.s3_signer import S3Signer
-from lakepact.server.vending.scope import Credential, NotScopable, Provider, Right, Scope, scope_of
+from lakepact.server.vending.scope import Credential, NotScopable, Provider, ProviderFailed, Right, Scope, scope_of
 
 HEADER: Final = "X-Iceberg-Access-Delegation"
 VENDED: Final = "vended-credentials"
@@ -85,9 +85,18 @@ class Delegated:
 
 
 class Delegation:
-    def __init__(self, vendors: Mapping[str, Vendor], right_of: RightOf = writes_everything) -> None:
+    def __init__(
+        self,
+        vendors: Mapping[str, Vendor],
+        right_of: RightOf = writes_everything,
+        *,
+        on_made: Callable[[], None] = lambda: None,
+        on_failed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._vendors = vendors
         self._right_of = right_of
+        self._on_made = on_made
+        self._on_failed = on_failed
 
     async def asked(
         self,
@@ -159,7 +168,14 @@ class Delegation:
 
         async def mint() -> Credential:
             await _alone(operations, scope, metadata)
-            return await provider.mint(scope)
+            try:
+                made = await provider.mint(scope)
+            except ProviderFailed as error:
+                self._on_failed()
+                _log.warning("no credentials", location=scope.location, right=right, error=str(error))
+                raise
+            self._on_made()
+            return made
 
         return await credentials.get((scope.location, right), mint)
 

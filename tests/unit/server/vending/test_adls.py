@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import pytest
@@ -162,7 +162,7 @@ async def test_a_federated_token_proves_the_same(
     authority: Stub, storage: tuple[Azurite, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("federated\n")
-    given = {"client_secret": "", "federated_token_file": str(tmp_path / "token")}
+    given: Any = {"client_secret": "", "federated_token_file": str(tmp_path / "token")}
     async with provider_of(authority.url, storage[0].endpoint, **given) as provider:
         assert (await provider.mint(scope())).config
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from tests.support.s3_guarded import ROLE, allows
 ROOT = "s3://lake/wh"
 
 
-def scope(location: str = f"{ROOT}/db/t-1", right: Right = Right.WRITE, **properties: str) -> Scope:
-    return scope_of(ROOT, "lake", "wh", {"location": location, "properties": properties}, right)
+def scope(
+    location: str = f"{ROOT}/db/t-1", right: Right = Right.WRITE, properties: Mapping[str, str] | None = None
+) -> Scope:
+    return scope_of(ROOT, "lake", "wh", {"location": location, "properties": properties or {}}, right)
 
 
 def policy(right: Right, **more: Any) -> Any:
@@ -57,8 +60,9 @@ def test_what_is_no_folder_of_the_warehouse_or_has_two_readings_is_no_scope(loca
 def test_files_elsewhere_are_no_part_of_it(name: str) -> None:
     for outside in (f"{ROOT}/db/u", f"{ROOT}/db/t-10", ROOT):
         with pytest.raises(NotScopable, match=name.replace(".", r"\.")):
-            scope(**{name: outside})
-    assert scope(**{name: f"{ROOT}/db/t-1/elsewhere"}) == scope(**{name: f"{ROOT}/db/t-1/"}) == scope()
+            scope(properties={name: outside})
+    for inside in ("", "elsewhere"):
+        assert scope(properties={name: f"{ROOT}/db/t-1/{inside}"}) == scope()
 
 
 def test_a_writers_policy() -> None:
