@@ -119,9 +119,9 @@ class Guard:
         fields = dict(parse_qsl(body.decode()))
         assert fields["Action"] == "AssumeRole" and fields["RoleArn"] == ROLE, fields
         answer = await _passed_on(raw, body, client, self.backend)
-        text = answer.body
-        assert isinstance(text, bytes)
-        found = {one.tag.rpartition("}")[2]: one.text or "" for one in ElementTree.fromstring(text).iter()}
+        granted = answer.body
+        assert isinstance(granted, bytes)
+        found = {one.tag.rpartition("}")[2]: one.text or "" for one in ElementTree.fromstring(granted).iter()}
         self.sessions[found["AccessKeyId"]] = Session(
             found["SecretAccessKey"],
             found["SessionToken"],
@@ -131,7 +131,7 @@ class Guard:
         self.assumed.append(fields)
         if self.lifetime_s is not None:
             ends = datetime.fromtimestamp(time.time() + self.lifetime_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            changed = re.sub(r"(<Expiration>)[^<]*", rf"\g<1>{ends}", text.decode())
+            changed = re.sub(r"(<Expiration>)[^<]*", rf"\g<1>{ends}", granted.decode())
             return web.Response(text=changed, content_type="text/xml")
         return answer
 
