@@ -56,7 +56,8 @@ def opened(guard: Guard, tmp_path: Path) -> Opened:
             warehouse_options=guard.options(),
             warehouse_credentials=given,
         ) as wire:
-            await wire.namespace()
+            # It may have been opened before.
+            await wire.post("/namespaces", {"namespace": ["db"]})
             yield wire
 
     return open_
@@ -191,6 +192,18 @@ async def test_in_a_transaction_tables_that_it_alone_sees_have_credentials_too(l
     assert (await lake.client.send("GET", f"{inside}/t", headers=VENDED)).json()["storage-credentials"]
     assert (await lake.post(f"/transactions/{begun['transaction-id']}/abort", json={})).status == 200
     assert (await lake.client.send("GET", f"{inside}/new/credentials")).status >= 400
+
+
+async def test_the_configuration_lists_what_the_warehouse_has(opened: Opened, wire: Wire) -> None:
+    async def listed(lake: Wire) -> set[str]:
+        endpoints = (await lake.client.send("GET", "/v1/config?warehouse=main")).json()["endpoints"]
+        return {one.rpartition("/")[2] for one in endpoints} & {"credentials", "sign"}
+
+    assert await listed(wire) == set()
+    async with opened() as lake:
+        assert await listed(lake) == {"credentials"}
+    async with opened(remote_signing=True, role_arn=None) as lake:
+        assert await listed(lake) == {"sign"}
 
 
 # --- what they reach ---

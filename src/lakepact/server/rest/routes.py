@@ -102,4 +102,8 @@ def rest_routes(
         for route in routes
         if multi_table_transactions or route.template != _COMMIT_MANY
     ]
+    config.only_some = {
+        f"GET {_TABLE}/credentials": delegation.vends,
+        f"POST {_TABLE}/sign": delegation.signs,
+    }
     return routes

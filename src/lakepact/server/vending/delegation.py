@@ -98,6 +98,16 @@ class Delegation:
         self._on_made = on_made
         self._on_failed = on_failed
 
+    def vends(self, warehouse: str) -> bool:
+        """Whether there are credentials for the tables of this warehouse."""
+        vendor = self._vendors.get(warehouse)
+        return vendor is not None and vendor.provider is not None
+
+    def signs(self, warehouse: str) -> bool:
+        """Whether requests to the storage of this warehouse are signed."""
+        vendor = self._vendors.get(warehouse)
+        return vendor is not None and vendor.signer is not None
+
     async def asked(
         self,
         request: Request,
