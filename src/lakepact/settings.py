@@ -58,9 +58,9 @@ FOLLOWS: Final[Mapping[str, str]] = {
 """The settings that follow from `data` where they are not given, as the docs write them."""
 
 _WAREHOUSE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_WAREHOUSE_SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
+_WAREHOUSE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfss", "memory")
 _BASE_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")
-_WITH_SECRETS: Final = ("store_options", "warehouse_options", "warehouses")
+_WITH_SECRETS: Final = ("store_options", "warehouse_options", "warehouse_credentials", "warehouses")
 _MAY_BE_ZERO: Final = frozenset(
     {
         "backoff_s",
@@ -101,6 +101,45 @@ def _bound(name: str) -> Any:
 MirrorEngine: TypeAlias = Literal["delta_log", "duckdb"]
 
 
+class StorageCredentials(BaseModel):
+    """How clients reach the storage of a warehouse without keys of their own. `docs/storage-credentials.md` says more.
+
+    The server's own identity is in the warehouse's options, or where each cloud usually keeps it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role_arn: str | None = Field(default=None, min_length=20)
+    """S3: the role whose short-lived keys are given, narrowed to one table."""
+    external_id: str | None = None
+    """S3: what the role's trust policy asks for beside the server's identity."""
+    kms_keys: list[str] = Field(default_factory=list)
+    """S3: the ARNs of the keys that encrypt the bucket."""
+    remote_signing: bool = False
+    """S3: whether requests are signed one by one, for clients that ask for it."""
+    sts_endpoint: str | None = None
+    """Where short-lived credentials are to be had, if not at the cloud's usual address."""
+    client_endpoint: str | None = None
+    """Where clients find the storage, if not where the server does."""
+    authority: str | None = None
+    """Azure: where the server's identity is proved, if not at the usual address."""
+    azure_scope: Literal["directory", "container"] = "directory"
+    """Azure: `directory` needs an account with a hierarchical namespace; `container` gives more than one table."""
+    duration_s: int = Field(default=3_600, ge=900, le=43_200)
+    """How long a credential lives. Google decides by itself."""
+
+    @field_validator("sts_endpoint", "client_endpoint", "authority")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in ("http", "https"):
+            raise ValueError("it is a URL that begins with https:// or http://")
+        return value
+
+    def shown(self) -> dict[str, Any]:
+        values = self.model_dump()
+        return {**values, "external_id": HIDDEN} if self.external_id is not None else values
+
+
 class Place(BaseModel):
     """Where a warehouse is."""
 
@@ -110,6 +149,8 @@ class Place(BaseModel):
     options: dict[str, str] = Field(default_factory=dict)
     mirrors: list[MirrorEngine] | None = None
     """Engines that follow its tables. None: those of the setting `mirrors`."""
+    credentials: StorageCredentials | None = None
+    """How clients reach its storage without keys of their own. None: they need their own."""
 
     @field_validator("url")
     @classmethod
@@ -142,9 +183,14 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="What the default warehouse needs beside its URL, as `store_options`.",
     )
+    warehouse_credentials: StorageCredentials | None = Field(
+        default=None,
+        description="How clients reach the storage of the default warehouse; see "
+        "[storage credentials](storage-credentials.md). As JSON in the environment.",
+    )
     warehouses: dict[str, Place] = Field(
         default_factory=dict,
-        description="More warehouses by name, each with `url` and `options`. As JSON in the environment.",
+        description="More warehouses by name, each with `url`, `options`, `credentials`. As JSON in the environment.",
     )
     default_warehouse: str = Field(
         default="main",
@@ -329,7 +375,7 @@ class Settings(BaseSettings):
 
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""
-        default = Place(url=self.warehouse, options=self.warehouse_options)
+        default = Place(url=self.warehouse, options=self.warehouse_options, credentials=self.warehouse_credentials)
         return {self.default_warehouse: default, **self.warehouses}
 
     def mirrors_of(self, warehouse: str) -> tuple[str, ...]:
@@ -370,8 +416,14 @@ class Settings(BaseSettings):
         values["store_options"] = _without_secrets(self.store_options)
         values["warehouse"] = without_password(self.warehouse)
         values["warehouse_options"] = _without_secrets(self.warehouse_options)
+        if self.warehouse_credentials is not None:
+            values["warehouse_credentials"] = self.warehouse_credentials.shown()
         values["warehouses"] = {
-            name: {"url": without_password(place.url), "options": _without_secrets(place.options)}
+            name: {
+                "url": without_password(place.url),
+                "options": _without_secrets(place.options),
+                **({} if place.credentials is None else {"credentials": place.credentials.shown()}),
+            }
             for name, place in self.warehouses.items()
         }
         return values

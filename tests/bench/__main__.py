@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import collection, cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql
+from tests.bench import collection, cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql, vending
 from tests.bench.report import say
 
 SECTIONS = {
@@ -21,6 +21,7 @@ SECTIONS = {
     "mirrors": mirrors.run,
     "spark": spark.run,
     "collection": collection.run,
+    "vending": vending.run,
 }
 
 

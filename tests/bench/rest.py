@@ -36,8 +36,9 @@ SCHEMA = {
 class Lake:
     """The server under test, and what the bench does to it by hand."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int) -> None:
         self.url = url
+        self.pid = pid
 
     def send(self, method: str, path: str, body: Any = None) -> bytes:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -91,7 +92,7 @@ def running(**settings: Any) -> Iterator[Lake]:
         ) as process:
             try:
                 assert process.stdout is not None
-                lake = Lake(process.stdout.readline().strip())
+                lake = Lake(process.stdout.readline().strip(), process.pid)
                 lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
                 yield lake
             finally:

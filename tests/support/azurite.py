@@ -103,13 +103,16 @@ def install() -> Path:
 
 
 @contextmanager
-def running() -> Iterator[Azurite]:
+def running(certificate: tuple[Path, Path] | None = None) -> Iterator[Azurite]:
+    """With a certificate and its key it speaks https alone, and takes bearer tokens too."""
     main = install()
     account_key = base64.b64encode(secrets.token_bytes(32)).decode()
     script = (
         f"process.stdin.resume(); process.stdin.on('end', () => process.exit(0)); require({json.dumps(str(main))});"
     )
     options = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence", "--silent"]
+    if certificate is not None:
+        options += ["--cert", str(certificate[0]), "--key", str(certificate[1]), "--oauth", "basic"]
     with tempfile.TemporaryDirectory(prefix="azurite-") as folder:
         process = subprocess.Popen(
             [_NODE, "-e", script, "azurite-blob", *options, "--skipApiVersionCheck", "--disableTelemetry"],
@@ -143,7 +146,7 @@ def _address(process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         for line in process.stdout:
             seen.append(line)
-            match = re.search(r"listens on (http://\S+)", line)
+            match = re.search(r"listens on (https?://\S+)", line)
             if match:
                 found.append(match.group(1))
                 decided.set()

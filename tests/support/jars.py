@@ -67,6 +67,8 @@ SPARK_DELTA: Final = (
     Jar("io.delta", f"delta-spark_{SPARK_LINE}", DELTA, alone=True),
     Jar("io.delta", "delta-storage", DELTA, alone=True),
 )
+# S3FileIO, with the SDK that it needs: 70 MB.
+ICEBERG_AWS: Final = (Jar("org.apache.iceberg", "iceberg-aws-bundle", ICEBERG, alone=True),)
 COMPATIBILITY_KIT: Final = (
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT),
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT, "tests"),

@@ -5,6 +5,7 @@ It checks conditions and writes in two steps, so it is not atomic under concurre
 
 from __future__ import annotations
 
+import logging
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 @contextmanager
 def running(bucket: str) -> Iterator[str]:
     """The URL of a server that has this bucket."""
+    # It would tell of every request.
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     from moto.server import ThreadedMotoServer  # here, since importing moto takes longer than most tests
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -14,7 +14,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,14 +157,19 @@ def refused(error: str, why: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def running_lake(folder: Path) -> Iterator[Lake]:
-    """Start a server and Spark. Both end with the block; the JVM itself ends with this process."""
+def running_lake(
+    folder: Path, *, more_jars: Iterable[Path] = (), env: Mapping[str, str] | None = None
+) -> Iterator[Lake]:
+    """Start a server and Spark. Both end with the block; the JVM itself ends with this process.
+
+    `more_jars` are on Spark's class path, and `env` is the server's.
+    """
     own = folder / "spark"
     (own / "conf").mkdir(parents=True)
     (own / "conf" / "log4j2.properties").write_text(_LOGGING)
-    with running_server(folder / "server") as server:
+    with running_server(folder / "server", env=env) as server:
         settings = {
-            **_session_settings(own),
+            **_session_settings(own, more_jars),
             **catalog_settings("lake", uri=server.url),
             **catalog_settings("other", uri=server.url, cache_enabled="false"),
         }
@@ -201,13 +206,13 @@ def path_of(location: str) -> Path:
     return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
-def _session_settings(folder: Path) -> dict[str, str]:
+def _session_settings(folder: Path, more_jars: Iterable[Path]) -> dict[str, str]:
     java = [
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
         *(f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
     ]
     return {
-        "spark.jars": ",".join(map(str, jars.resolve(jars.SPARK_ICEBERG))),
+        "spark.jars": ",".join(map(str, (*jars.resolve(jars.SPARK_ICEBERG), *more_jars))),
         "spark.sql.extensions": _EXTENSIONS,
         "spark.sql.defaultCatalog": "lake",
         "spark.sql.session.timeZone": "UTC",

@@ -42,7 +42,7 @@ async def test_the_endpoints_are_exactly_what_is_served(wire: Wire) -> None:
 async def test_what_is_not_listed_is_not_there(wire: Wire) -> None:
     endpoints = (await wire.client.send("GET", "/v1/config")).json()["endpoints"]
     assert not [one for one in endpoints if "/plan" in one or "/credentials" in one or "/functions" in one]
-    for path in ("/namespaces/db/tables/t/plan", "/namespaces/db/tables/t/tasks", "/namespaces/db/tables/t/sign"):
+    for path in ("/namespaces/db/tables/t/plan", "/namespaces/db/tables/t/tasks"):
         answer = await wire.post(path, {})
         assert answer.refusal == (404, "NotFoundException")
     assert (await wire.client.send("GET", "/v2/config")).refusal == (404, "NotFoundException")

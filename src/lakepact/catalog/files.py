@@ -45,6 +45,9 @@ class MetadataFile:
     answer: bytes | None = None
     """The body of the answer to a load, once somebody has asked for it. Large ones are not worth copying again."""
 
+    answer_with: tuple[object, bytes] | None = None
+    """The same with something more in it, and what that is: the last one that somebody has asked for."""
+
 
 class MetadataFiles:
     """The metadata files of one warehouse."""
@@ -141,8 +144,8 @@ class MetadataFiles:
 
 
 def _weight(file: MetadataFile) -> int:
-    """About what a file takes in memory: its text, the answer made of it, and the document, some four times that."""
-    return 6 * len(file.text)
+    """About what a file takes in memory: its text, two answers made of it, and the document, some four times that."""
+    return 7 * len(file.text)
 
 
 def parsed(location: str, text: bytes) -> Any:

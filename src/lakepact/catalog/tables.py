@@ -127,6 +127,7 @@ class Tables:
     async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
         """No two tables share a location: one's files would be the other's orphans."""
         place = self._warehouse.blob_name(pointer.location)
+        self._warehouse.check_alone(pointer.location)
         key = self._keys.location(place)
         owner = await draft.current(key)
         if owner is not None and owner["id"] != pointer.id:

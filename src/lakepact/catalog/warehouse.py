@@ -31,6 +31,8 @@ MOST_NAME_BYTES: Final = 900
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_NAME: Final = 60
+_OF_A_TABLE: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
+"""How the name of a folder ends that was made for one table."""
 
 
 class Warehouse:
@@ -71,7 +73,22 @@ class Warehouse:
         else:
             root, parts = self.root, (*identifier.namespace, identifier.name)
         folders = [_UNSAFE.sub("_", part)[:_MOST_NAME] for part in parts]
+        # A namespace's folder must not look as if it were a table's.
+        folders[:-1] = [f"{folder}_" if _OF_A_TABLE.search(folder) else folder for folder in folders[:-1]]
         return f"{without_trailing_slash(root)}/{'/'.join(folders)}-{uuid}"
+
+    def check_alone(self, location: str) -> None:
+        """A folder whose name ends in a uuid belongs to one table: no other lies below it.
+
+        So whoever may reach all of such a folder reaches one table and no other, and nobody has to look.
+        """
+        above = self.blob_name(location).split("/")[:-1]
+        taken = next((folder for folder in above if _OF_A_TABLE.search(folder)), None)
+        if taken is not None:
+            raise BadRequest(
+                f"location {_short(location)} lies in {taken}/, by its name the folder of another table. Choose "
+                f"another, or leave the location out"
+            )
 
     def check_metadata(self, metadata: JsonObject) -> None:
         """Every place that new metadata names lies inside."""

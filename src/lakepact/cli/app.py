@@ -13,9 +13,11 @@ from typer.core import TyperGroup
 
 from lakepact import __version__
 from lakepact.cli import (
+    backup,
     configuration,
     delta,
     demo,
+    doctor,
     dropped,
     gc,
     graph,
@@ -62,13 +64,16 @@ mirror_app = typer.Typer(help="Copies of Delta tables for engines that do not as
 namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
 tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
+app.command("backup")(backup.backup)
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)
 app.command("dropped")(dropped.dropped)
+app.command("doctor")(doctor.doctor)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
 app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)
+app.command("restore")(backup.restore)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
 app.command("undrop")(dropped.undrop)

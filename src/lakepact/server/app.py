@@ -29,18 +29,20 @@ from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
-from lakepact.server.logs import request_line
+from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
+from lakepact.server.vending import Delegation, Outside, vendors_of
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
+from lakepact.upkeep.restore import check_complete
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
 
 if TYPE_CHECKING:
@@ -107,7 +109,8 @@ async def build(settings: Settings) -> Service:
         mirrors = watch.mirrors
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)
-        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors))
+        delegation = _delegation(opened, stack)
+        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors, delegation))
         routes = (*served, *docs_routes(served, base_path=settings.base_path))
         lease = Lease(
             opened.store,
@@ -280,13 +283,27 @@ def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, 
     )
 
 
-def _catalog_routes(settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None) -> list[Route]:
+def _delegation(opened: Opened, stack: AsyncExitStack) -> Delegation:
+    """How clients reach the storage of those warehouses whose settings say so."""
+    outside = Outside()
+    stack.push_async_callback(outside.close)
+    return Delegation(
+        vendors_of(opened.settings.places(), outside, opened.clock),
+        on_made=opened.metrics.credentials_made,
+        on_failed=opened.metrics.credentials_failed,
+    )
+
+
+def _catalog_routes(
+    settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None, delegation: Delegation
+) -> list[Route]:
     return rest_routes(
         catalogs,
         settings.default_warehouse,
         mirror=None if mirrors is None else mirrors.mirror,
         idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
         multi_table_transactions=settings.multi_table_transactions,
+        delegation=delegation,
     )
 
 
@@ -309,8 +326,8 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcSer
     )
 
 
-def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None] | None:
-    line = request_line(opened.settings.log_level)
+def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None]:
+    line = RequestLines(opened.settings.log_level)
     return line if opened.tracing is None else opened.tracing.described(line)
 
 
@@ -342,6 +359,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     stack.push_async_callback(store.close)
     if tracing is not None:
         store = tracing.port(store, "store")
+    await check_complete(store)
     warehouses: dict[str, BlobStore] = {}
     for name, place in settings.places().items():
         blobs = await open_blobs(place.url, place.options)

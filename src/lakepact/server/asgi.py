@@ -121,7 +121,7 @@ class Application:
         finally:
             seconds = time.perf_counter() - began
             self._metrics.request_ended(operation, status, seconds)
-            if self._log_request is not None:
+            if self._log_request:
                 self._log_request(_line(scope, operation, status, seconds, request_id, response))
 
     # --- the request ---

@@ -2,6 +2,9 @@
 
 Libraries that use Python's own logging (uvicorn, asyncio) end up in the same lines. The line that every request leaves
 looks like the others and is made by hand: structlog's way costs several times as much, and reads are fast.
+
+What is logged can be changed while the process runs: `set_level`. It is one number for the whole process, looked at for
+every line, since loggers that were used once keep the way they were made.
 """
 
 from __future__ import annotations
@@ -9,13 +12,15 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
 import orjson
 import structlog
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_level: int | None = None
+"""What is logged now. None: nobody has said so yet, as where a server is built without being run."""
 
 
 def configure(level: str) -> None:
@@ -27,24 +32,49 @@ def configure(level: str) -> None:
     )
     structlog.configure(
         processors=[
+            _drop_unwanted,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["debug"]),
         logger_factory=(
             structlog.PrintLoggerFactory(sys.stderr) if person else structlog.BytesLoggerFactory(sys.stderr.buffer)
         ),
         cache_logger_on_first_use=True,
     )
+    logging.basicConfig(handlers=[_Forward()], force=True)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """From now on, this is what is logged."""
+    global _level
+    _level = _LEVELS[level]
     # The libraries' own "started" and "finished" say nothing that we do not say.
-    logging.basicConfig(level=max(_LEVELS[level], logging.WARNING), handlers=[_Forward()], force=True)
+    logging.getLogger().setLevel(max(_LEVELS[level], logging.WARNING))
 
 
-def request_line(level: str) -> Callable[[dict[str, Any]], None] | None:
-    """What writes the line of a request; None if such lines are not wanted."""
-    if _LEVELS["info"] < _LEVELS[level]:
-        return None
+def level() -> str:
+    return next((name for name, number in _LEVELS.items() if number == _level), "info")
+
+
+class RequestLines:
+    """Writes the line of a request. True if such lines are wanted now: making one costs something too."""
+
+    def __init__(self, level: str) -> None:
+        """`level`: for as long as nobody has said another."""
+        self._level = _LEVELS[level]
+        self._write = _request_writer()
+
+    def __bool__(self) -> bool:
+        return (self._level if _level is None else _level) <= _LEVELS["info"]
+
+    def __call__(self, fields: dict[str, Any]) -> None:
+        self._write(fields)
+
+
+def _request_writer() -> Callable[[dict[str, Any]], None]:
     if sys.stderr.isatty():
         log = structlog.get_logger()
         return lambda fields: log.info("request", **fields)
@@ -59,6 +89,12 @@ def request_line(level: str) -> Callable[[dict[str, Any]], None] | None:
         buffer.flush()
 
     return write
+
+
+def _drop_unwanted(_logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if _LEVELS.get(name, logging.ERROR) < (_level or 0):
+        raise structlog.DropEvent
+    return event
 
 
 class _Forward(logging.Handler):

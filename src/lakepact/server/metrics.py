@@ -133,6 +133,12 @@ class Metrics:
             "Files of receipts removed at the end of their retention.",
             registry=self.registry,
         )
+        credentials = Counter(
+            "lakepact_credentials",
+            "Storage credentials asked for at a cloud, by result: made or failed. Those at hand are not counted.",
+            ["result"],
+            registry=self.registry,
+        )
         lags = Histogram(
             "multi_table_mirror_lag_ms",
             "How long after its commit a version could be read in a mirror, by engine.",
@@ -156,6 +162,7 @@ class Metrics:
         self._applied, self._refused, self._unknown = map(commits.labels, ("applied", "refused", "unknown"))
         self._hit, self._miss = map(cache.labels, ("hit", "miss"))
         self._written, self._failed = map(receipts.labels, ("written", "failed"))
+        self._made, self._not_made = map(credentials.labels, ("made", "failed"))
 
     def operations_are(self, operations: Iterable[str]) -> None:
         """These are all that will ever be counted, beside `unmatched`."""
@@ -220,6 +227,12 @@ class Metrics:
 
     def receipts_removed(self, files: int) -> None:
         self._removed.inc(files)
+
+    def credentials_made(self) -> None:
+        self._made.inc()
+
+    def credentials_failed(self) -> None:
+        self._not_made.inc()
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""

@@ -1,7 +1,7 @@
 """Sockets, signals and uvicorn: one process that serves, from the first connection to the last answer.
 
 SIGTERM and SIGINT stop it cleanly: no new connections, what is under way is finished, then what goes on in the
-background, then the process ends with 0. A second SIGINT does not wait.
+background, then the process ends with 0. A second SIGINT does not wait. SIGHUP and SIGUSR1 change what is logged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -19,6 +20,7 @@ import uvicorn
 from lakepact.errors import InvalidSetting
 from lakepact.server import logs
 from lakepact.server.app import Service, build
+from lakepact.server.log_levels import LogLevels
 from lakepact.server.supervisor import Supervisor
 from lakepact.settings import Settings
 
@@ -134,6 +136,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._ready = ready
+        self._log_levels = LogLevels()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -169,12 +172,18 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # uvicorn would raise the signal once more at the end, and the process would die of it with its work done.
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._asked, number)
+        handlers: dict[int, Callable[[], None]] = {
+            signal.SIGINT: partial(self._asked, signal.SIGINT),
+            signal.SIGTERM: partial(self._asked, signal.SIGTERM),
+            signal.SIGHUP: self._log_levels.read_again,
+            signal.SIGUSR1: self._log_levels.toggle,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in handlers:
                 loop.remove_signal_handler(number)
 
     def _asked(self, number: int) -> None:

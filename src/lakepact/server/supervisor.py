@@ -84,6 +84,8 @@ class Supervisor:
         self._folder = tempfile.mkdtemp(prefix="lakepact-metrics-")
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._asked)
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, self._passed_on)
         try:
             while not self._stopping:
                 self._fill()
@@ -98,6 +100,12 @@ class Supervisor:
             for worker in self._workers:
                 worker.process.send_signal(number)
         self._stopping = True
+
+    def _passed_on(self, number: int, _: object) -> None:
+        """What is logged is every worker's own matter. One that is not ready yet would die of it."""
+        for worker in self._workers:
+            if worker.ready:
+                worker.process.send_signal(number)
 
     def _fill(self) -> None:
         if time.monotonic() < self._start_at_s:

@@ -119,7 +119,8 @@ class Tracing:
                     span.set_attribute(f"lakepact.{name}", line[name])
             if isinstance(line["status"], int) and line["status"] >= _SERVER_FAULT:
                 span.set_status(self._failed)
-            if log_request is not None:
+            # Not `is not None`: whether lines are wanted may change while the server runs.
+            if log_request:
                 log_request({**line, "trace_id": f"{span.get_span_context().trace_id:032x}"})
 
         return describe

@@ -152,7 +152,7 @@ class GrpcServer:
             code = failure[0]
         seconds = time.perf_counter() - began
         self._metrics.request_ended(_OPERATION.format(name), http_status(code), seconds)
-        if self._log_request is not None:
+        if self._log_request:
             line = {
                 "method": "GRPC",
                 "operation": _OPERATION.format(name),

@@ -32,6 +32,7 @@ that it is not known: send it again with the same key, or ask for the transactio
 
 _ERRORS: Final[Mapping[int, str]] = {
     400: "The request is wrong in itself. Nothing happened; change it before you send it again.",
+    403: "You may not do that, or nobody may. Nothing happened.",
     404: "Something that the request names is not there. Nothing happened.",
     406: "This server does not do that. Nothing happened.",
     408: "The body did not arrive in time. Nothing happened.",
@@ -103,6 +104,13 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "name": "If-None-Match",
         "in": "header",
         "description": "ETags of versions that the client has.",
+        "schema": TEXT,
+    },
+    "access-delegation": {
+        "name": "X-Iceberg-Access-Delegation",
+        "in": "header",
+        "description": "How the client can reach storage through the catalog: `vended-credentials`, `remote-signing`, "
+        "or both, separated by commas. Others are ignored.",
         "schema": TEXT,
     },
     "purge-requested": {

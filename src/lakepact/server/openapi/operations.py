@@ -149,6 +149,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {200: "Table"},
         body="NewTable",
         example={"name": "orders", "schema": _SCHEMA_EXAMPLE},
+        parameters=("access-delegation",),
         changes=True,
         headers=("ETag",),
     ),
@@ -157,8 +158,32 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Load a table",
         "With `snapshots=refs` only the snapshots that a branch or tag names. 304 if the client has this version.",
         {200: "Table", 304: None},
-        parameters=("snapshots", "if-none-match"),
+        parameters=("snapshots", "if-none-match", "access-delegation"),
         headers=("ETag",),
+    ),
+    "loadCredentials": Operation(
+        Tag.TABLES,
+        "Credentials for a table's files",
+        "Short-lived, for this table's location alone, to read or to write as the caller may. 406 if the warehouse has "
+        "no provider of credentials, 403 if none can be made that reaches nothing else.",
+        {200: "Credentials"},
+        refusals=(403, 406),
+    ),
+    "signRequest": Operation(
+        Tag.TABLES,
+        "Sign a request to the table's storage",
+        "For S3. The answer is the request in its one spelling, signed; send exactly that. Only requests for files of "
+        "this table are signed, and for one who may read only those that read. A deletion of many objects is sent with "
+        "its body. 406 if the warehouse signs nothing.",
+        {200: "SignedRequest"},
+        refusals=(403, 406),
+        body="RequestToSign",
+        example={
+            "method": "GET",
+            "region": "eu-central-1",
+            "uri": "https://lake.s3.eu-central-1.amazonaws.com/sales/orders/data/00000.parquet",
+            "headers": {"x-amz-content-sha256": ["UNSIGNED-PAYLOAD"]},
+        },
     ),
     "tableExists": Operation(Tag.TABLES, "Whether a table exists", "204 if it does, 404 if not.", {204: None}),
     "updateTable": Operation(
@@ -205,6 +230,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {200: "Table"},
         body="Registration",
         example={"name": "orders", "metadata-location": "s3://lake/orders/metadata/00003-x.metadata.json"},
+        parameters=("access-delegation",),
         changes=True,
         headers=("ETag",),
     ),

@@ -47,6 +47,7 @@ UUID7: Final[Schema] = {
     "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
 }
 LEVELS: Final[Schema] = array(FILLED, minItems=1)
+_MANY_TEXTS: Final[Schema] = {"type": "object", "additionalProperties": array(TEXT)}
 REF_KIND: Final[Schema] = {"type": "string", "enum": ["branch", "tag"]}
 
 _SNAPSHOT: Final = document(
@@ -421,9 +422,25 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Table": document(
         {"metadata": ref("TableMetadata")},
-        {"metadata-location": TEXT, "config": PROPERTIES},
+        {
+            "metadata-location": TEXT,
+            "config": PROPERTIES,
+            "storage-credentials": array(ref("StorageCredential")),
+            "remote-signing-config": document({}, {"properties": PROPERTIES, "headers": _MANY_TEXTS}),
+        },
         "A table. One that is only staged has no `metadata-location`.",
     ),
+    "StorageCredential": document(
+        {"prefix": TEXT, "config": PROPERTIES},
+        text="What reaches the files whose locations begin with `prefix`. Of several, the longest prefix counts.",
+    ),
+    "Credentials": document({"storage-credentials": array(ref("StorageCredential"))}),
+    "RequestToSign": document(
+        {"method": FILLED, "region": FILLED, "uri": FILLED, "headers": _MANY_TEXTS},
+        {"body": nullable(TEXT), "properties": PROPERTIES, "provider": nullable(TEXT)},
+        "A request to S3 that the client would like to make.",
+    ),
+    "SignedRequest": document({"uri": TEXT, "headers": _MANY_TEXTS}, text="The request to make instead."),
     "TableRequirement": _one_of("type", TABLE_REQUIREMENTS, "What must hold of the table when the commit happens."),
     "TableUpdate": _one_of(
         "action",

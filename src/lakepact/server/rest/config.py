@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lakepact.catalog.overlay import closed
 from lakepact.kernel.identity import parse_transaction_id
@@ -17,6 +17,9 @@ class ConfigHandler:
         self._lifetime = _duration(idempotency_lifetime_s)
         self.endpoints: Sequence[str] = ()
         """Exactly what is served; filled in once the routes are known."""
+
+        self.only_some: Mapping[str, Callable[[str], bool]] = {}
+        """Endpoints that not every warehouse has: whether one has it."""
 
     async def show(self, request: Request) -> Response:
         asked = request.query.get("warehouse") or self._door.default
@@ -36,10 +39,14 @@ class ConfigHandler:
             {
                 "defaults": {},
                 "overrides": {"prefix": prefix, "namespace-separator": self._door.separator},
-                "endpoints": self.endpoints,
+                "endpoints": self._served_by(name),
                 "idempotency-key-lifetime": self._lifetime,
             }
         )
+
+    def _served_by(self, warehouse: str) -> Sequence[str]:
+        missing = {endpoint for endpoint, has in self.only_some.items() if not has(warehouse)}
+        return [one for one in self.endpoints if one not in missing] if missing else self.endpoints
 
 
 def _duration(seconds: int) -> str:

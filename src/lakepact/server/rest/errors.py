@@ -28,6 +28,7 @@ from lakepact.errors import (
 )
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.server.http import Response, error_response, json_response
+from lakepact.server.vending.scope import ProviderFailed
 
 TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
 
@@ -62,6 +63,8 @@ def error_answer(error: Exception) -> Response:
             return error_response(503, "SlowDownException", str(error), _retry_after(error.retry_after_s))
         case RowsGone():
             return error_response(503, "SlowDownException", str(error), _retry_after(1.0))
+        case ProviderFailed() if error.temporary:
+            return error_response(503, "ServiceUnavailableException", str(error), _retry_after(1.0))
         case StoreUnavailable():
             return error_response(503, "ServiceUnavailableException", str(error), _retry_after(1.0))
         case OutcomeUnknown():

@@ -7,6 +7,7 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.server.rest.config import ConfigHandler
+from lakepact.server.rest.credentials import CredentialHandlers
 from lakepact.server.rest.delta import DeltaHandlers, Mirror
 from lakepact.server.rest.door import Door
 from lakepact.server.rest.dropped import DroppedHandlers
@@ -15,6 +16,7 @@ from lakepact.server.rest.tables import TableHandlers
 from lakepact.server.rest.transactions import TransactionHandlers
 from lakepact.server.rest.views import ViewHandlers
 from lakepact.server.routing import Route
+from lakepact.server.vending.delegation import Delegation
 
 _TRANSACTIONS: Final = "/v1/{prefix}/transactions"
 _TRANSACTION: Final = _TRANSACTIONS + "/{transaction}"
@@ -36,10 +38,13 @@ def rest_routes(
     idempotency_lifetime_s: int = 3_600,
     multi_table_transactions: bool = True,
     mirror: Mirror | None = None,
+    delegation: Delegation | None = None,
 ) -> list[Route]:
     door = Door(catalogs, default_warehouse)
     config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
-    namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door), ViewHandlers(door)
+    delegation = delegation or Delegation({})
+    namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door, delegation), ViewHandlers(door)
+    credentials = CredentialHandlers(door, delegation)
     delta, transactions = DeltaHandlers(door, mirror), TransactionHandlers(door)
     dropped = DroppedHandlers(door)
     routes = [
@@ -57,6 +62,8 @@ def rest_routes(
         Route("POST", _TABLE, "updateTable", tables.commit),
         Route("DELETE", _TABLE, "dropTable", tables.drop),
         Route("POST", _TABLE + "/metrics", "reportMetrics", tables.report_metrics),
+        Route("GET", _TABLE + "/credentials", "loadCredentials", credentials.load),
+        Route("POST", _TABLE + "/sign", "signRequest", credentials.sign),
         Route("POST", _TABLE + "/unregister", "unregisterTable", tables.unregister),
         Route("POST", _NAMESPACE + "/register", "registerTable", tables.register),
         Route("POST", "/v1/{prefix}/tables/rename", "renameTable", tables.rename),
@@ -101,4 +108,8 @@ def rest_routes(
         for route in routes
         if multi_table_transactions or route.template != _COMMIT_MANY
     ]
+    config.only_some = {
+        f"GET {_TABLE}/credentials": delegation.vends,
+        f"POST {_TABLE}/sign": delegation.signs,
+    }
     return routes

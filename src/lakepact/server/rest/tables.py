@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakepact.catalog import Done
+from lakepact.catalog.errors import AnswerLost
 from lakepact.catalog.operations import Operations
 from lakepact.catalog.pointers import Kind
-from lakepact.errors import InvalidRequest
+from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import boolean, filled_text, json_list, json_object
 from lakepact.iceberg.requests import (
@@ -34,11 +35,13 @@ from lakepact.server.rest.answers import (
 )
 from lakepact.server.rest.delta_requests import parse_delta_changes
 from lakepact.server.rest.door import Door, flag, page_of
+from lakepact.server.vending.delegation import Delegation, table_path
 
 
 class TableHandlers:
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, delegation: Delegation) -> None:
         self._door = door
+        self._delegation = delegation
 
     async def list(self, request: Request) -> Response:
         namespace = self._door.namespace(request)
@@ -51,22 +54,30 @@ class TableHandlers:
         body = request.json()
         wanted = parse_create_table(body)
         call = self._door.call(request, "createTable", catalog, body)
+        identifier, path = Identifier(namespace, wanted.name), table_path(request.raw_path, wanted.name)
         if wanted.stage:
-            return staged_answer(await catalog.stage_table(namespace, wanted))
-        return await self._table_answer(catalog, await catalog.create_table(call, namespace, wanted))
+            metadata = await catalog.stage_table(namespace, wanted)
+            return staged_answer(
+                metadata, await self._delegation.asked(request, catalog, identifier, metadata, path, signs=False)
+            )
+        done = await catalog.create_table(call, namespace, wanted)
+        return await self._table_answer(request, catalog, done, identifier, path)
 
     async def load(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         snapshots = request.query.get("snapshots", ALL)
         if snapshots not in (ALL, REFS):
             raise InvalidRequest(f"snapshots is {ALL} or {REFS}, not {snapshots[:40]!r}")
-        pointer = await catalog.table(self._door.identifier(request, "table"))
+        identifier = self._door.identifier(request, "table")
+        pointer = await catalog.table(identifier)
         location = pointer.metadata_location
         # Also for who has it already: a file that was taken away must not go unnoticed.
         file = await catalog.table_file(location)
-        if seen_before(request, etag(location, snapshots).decode()):
-            return not_modified(location, snapshots)
-        return table_answer(file, snapshots)
+        delegated = await self._delegation.asked(request, catalog, identifier, file.document, request.raw_path)
+        tag = etag(location, snapshots, delegated.tag if delegated is not None else "")
+        if seen_before(request, tag.decode()):
+            return not_modified(tag)
+        return table_answer(file, snapshots, delegated=delegated)
 
     async def exists(self, request: Request) -> Response:
         await self._door.scope(request).table(self._door.identifier(request, "table"))
@@ -95,13 +106,15 @@ class TableHandlers:
     async def register(self, request: Request) -> Response:
         catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = json_object(request.json(), "register table")
+        identifier = Identifier(namespace, filled_text(body, "name", "register table"))
         done = await catalog.register_table(
             self._door.call(request, "registerTable", catalog, body),
-            Identifier(namespace, filled_text(body, "name", "register table")),
+            identifier,
             filled_text(body, "metadata-location", "register table"),
             overwrite=False if body.get("overwrite") is None else boolean(body, "overwrite", "register table"),
         )
-        return await self._table_answer(catalog, done)
+        tables = request.raw_path.rpartition("/")[0] + "/tables"
+        return await self._table_answer(request, catalog, done, identifier, table_path(tables, identifier.name))
 
     async def unregister(self, request: Request) -> Response:
         catalog = self._door.scope(request)
@@ -139,10 +152,17 @@ class TableHandlers:
         ]
         return many_answer([(one, file) for one, file in zip(asked, await scope.tables(asked), strict=True)])
 
-    async def _table_answer(self, catalog: Operations, done: Done) -> Response:
+    async def _table_answer(
+        self, request: Request, catalog: Operations, done: Done, identifier: Identifier, path: str
+    ) -> Response:
         file = await catalog.table_after(done)
         headers: Headers = transaction_header(done)
-        return table_answer(file, headers=headers)
+        try:
+            delegated = await self._delegation.asked(request, catalog, identifier, file.document, path)
+        except LakepactError as error:
+            # The table is there. An error must not sound as if it were not.
+            raise AnswerLost(done.transaction_id, error) from error
+        return table_answer(file, headers=headers, delegated=delegated)
 
 
 def seen_before(request: Request, tag: str) -> bool:

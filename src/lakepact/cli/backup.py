@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakepact.catalog.warehouse import Warehouse
+from lakepact.cli.options import Json, StoreUrl, with_store
+from lakepact.cli.output import instant, print_json
+from lakepact.kernel.keys import segments_of
+from lakepact.kernel.ports import CellStore
+from lakepact.runtime import SystemClock, SystemRng
+from lakepact.settings import Settings, without_password
+from lakepact.stores import delta_rows, open_blobs
+from lakepact.upkeep import restore as restoring
+from lakepact.upkeep.backup import Contents, SavedCell, contents, read, save
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it. Nothing is overwritten.")],
+    store: StoreUrl = None,
+    without_delta: Annotated[
+        bool, typer.Option("--without-delta", help="Leave out Delta tables, whose versions are rows of the database.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Save the catalog's cells as of one instant, and what became of its transactions. Servers may be running."""
+    settings = Settings.load(store=store)
+
+    async def work(opened: CellStore) -> Contents:
+        return await save(
+            opened,
+            file,
+            SystemClock(),
+            SystemRng(),
+            shows_the_past=delta_rows(opened) is not None,
+            without_delta=without_delta,
+            say=_progress(json),
+        )
+
+    made = with_store(settings, work)
+    if json:
+        print_json(made)
+        return
+    typer.echo(
+        f"{file}: {made.cells} cells and {made.records} records of {without_password(settings.store)}, as of "
+        f"{instant(made.made_ms)}"
+    )
+
+
+def restore(
+    file: File,
+    store: StoreUrl = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read the file to its end, and look for the tables' metadata files.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Put a backup into an empty store of any kind. If it was ended in the middle, run it again."""
+    settings = Settings.load(store=store)
+
+    async def work(opened: CellStore) -> Contents:
+        return await restoring.load(opened, file, settings.kernel(), SystemClock(), SystemRng(), say=_progress(json))
+
+    made = contents(file) if check else with_store(settings, work)
+    missing = asyncio.run(_missing(settings, file))
+    if json:
+        print_json({"backup": made, "restored": not check, "missing": missing})
+    else:
+        typer.echo(
+            f"{'read' if check else 'restored'} {made.cells} cells and {made.records} records, as of "
+            f"{instant(made.made_ms)}" + ("" if check else f", into {without_password(settings.store)}")
+        )
+        for line in missing:
+            typer.echo(line, err=True)
+    if missing:
+        raise typer.Exit(1)
+
+
+async def _missing(settings: Settings, file: Path) -> list[str]:
+    """The metadata files that tables and views point to, and that are not in their warehouses."""
+    places = settings.places()
+    opened = {name: await open_blobs(place.url, place.options) for name, place in places.items()}
+    found: list[str] = []
+    try:
+        for line in read(file):
+            if not isinstance(line, SavedCell):
+                continue
+            warehouse, family, *rest = (*segments_of(line.key), "", "")
+            if family not in ("tables", "views") or not rest[0]:
+                continue
+            name = ".".join((*line.value["namespace"], line.value["name"]))
+            location = line.value["metadata-location"]
+            if warehouse not in opened:
+                found.append(f"{name}: there is no warehouse {warehouse} in the settings")
+                continue
+            blob = Warehouse(warehouse, places[warehouse].url).blob_name(location)
+            if not await opened[warehouse].exists(blob):
+                found.append(f"{name}: {location} is not in the warehouse")
+    finally:
+        for blobs in opened.values():
+            await blobs.close()
+    return found
+
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if not as_json:
+            typer.echo(f"  {text}", err=True)
+
+    return say

@@ -1,0 +1,387 @@
+"""What can be wrong where a server is to run, looked for one thing after another. Each finding says what to do.
+
+Nothing here raises: whatever goes wrong is what was looked for. What is written (a cell of our own, a file in each
+warehouse's own folder) is what a server would write too, and the file is removed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from lakepact.catalog.warehouse import OWN_FOLDER
+from lakepact.errors import LakepactError
+from lakepact.kernel.identity import uuid7
+from lakepact.kernel.keys import key_of
+from lakepact.kernel.model import Committed, State, Transaction, Write
+from lakepact.kernel.ports import BlobStore, CellStore
+from lakepact.runtime import SystemClock, SystemRng
+from lakepact.server.vending import Outside, Right, vendors_of
+from lakepact.server.vending.delegation import Vendor
+from lakepact.server.vending.scope import Scope
+from lakepact.settings import Place, Settings, without_password
+from lakepact.stores import open_blobs, open_store
+from lakepact.stores.urls import file_path, sqlite_path
+from lakepact.upkeep.restore import check_complete
+
+CELL: Final = key_of("lakepact", "doctor")
+OLDEST_JAVA: Final = 17
+
+_SLOW_MS: Final = 500.0
+_OFF_S: Final = 5.0
+_FAR_OFF_S: Final = 300.0
+_LITTLE_BYTES: Final = 1 << 30
+_ANSWER_WITHIN_S: Final = 30.0
+
+_clock, _rng = SystemClock(), SystemRng()
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    verdict: Verdict
+    found: str
+    do: str = ""
+    """What to do about it."""
+
+
+def good(subject: str, found: str) -> Finding:
+    return Finding(subject, Verdict.OK, found)
+
+
+def odd(subject: str, found: str, do: str) -> Finding:
+    return Finding(subject, Verdict.WARN, found, do)
+
+
+def bad(subject: str, found: str, do: str) -> Finding:
+    return Finding(subject, Verdict.FAIL, found, do)
+
+
+async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
+    found = [good("settings", f"understood, on Python {'.'.join(map(str, sys.version_info[:3]))}")]
+    found += disks(settings)
+    found += [one async for one in store(settings, writes=writes)]
+    for name, place in settings.places().items():
+        found += [one async for one in warehouse(name, place, writes=writes)]
+    found += [one async for one in credentials(settings)]
+    found += ports(settings)
+    found += [*java(), *spark()]
+    return found
+
+
+# --- the store ---
+
+
+async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
+    shown = without_password(settings.store)
+    if not writes and (missing := _not_there(settings.store)) is not None:
+        yield odd("store", missing, "`lakepact serve` makes it.")
+        return
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            opened = await open_store(settings.store, settings.kernel(), options=settings.store_options)
+    except (LakepactError, TimeoutError) as error:
+        yield bad("store", f"{shown} cannot be opened: {_said(error)}", _do_about(settings.store))
+        return
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            yield await _reads(opened, shown)
+            yield await _commits(opened) if writes else good("store: commit", "not tried (--read-only)")
+            yield await _unfinished(opened)
+    except LakepactError as error:
+        yield bad("store", f"{shown}: {error}", _do_about(settings.store))
+    except TimeoutError:
+        yield bad("store", f"{shown} did not answer within {_ANSWER_WITHIN_S:g} s", _do_about(settings.store))
+    finally:
+        await opened.close()
+    if urlsplit(settings.store).scheme.startswith("postgres"):
+        yield await _postgres_clock(settings.store)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or f"no answer within {_ANSWER_WITHIN_S:g} s"
+
+
+async def _reads(opened: CellStore, shown: str) -> Finding:
+    await check_complete(opened)
+    began = time.perf_counter()
+    await opened.read([CELL])
+    took_ms = (time.perf_counter() - began) * 1000
+    if took_ms > _SLOW_MS:
+        return odd("store", f"{shown} answers, after {took_ms:.0f} ms", "Move the server nearer to it.")
+    return good("store", f"{shown} answers, after {took_ms:.1f} ms")
+
+
+async def _commits(opened: CellStore) -> Finding:
+    cell = (await opened.read([CELL]))[CELL]
+    value = {"host": socket.gethostname(), "at-ms": _clock.now_ms()}
+    id = uuid7(_clock.now_ms(), _rng.bits(74))
+    result = await opened.commit(Transaction(id, "", (Write(CELL, cell.revision, value),)))
+    if not isinstance(result, Committed):
+        return odd("store: commit", f"not committed: {result}", "Run it again: somebody else was at it.")
+    if (await opened.read([CELL]))[CELL].revision != cell.revision + 1:
+        return bad("store: commit", "a commit was acknowledged and is not there", "Do not use this store.")
+    return good("store: commit", "a commit is there when it is read back")
+
+
+async def _unfinished(opened: CellStore) -> Finding:
+    page = await opened.transactions([State.PREPARING, State.PREPARED], limit=1_000)
+    late = [one for one in page.transactions if (one.expires_ms or 0) < _clock.now_ms()]
+    if late:
+        return odd(
+            "store: transactions",
+            f"{len(late)} transactions are past their time and not ended",
+            "A running server ends them; without one run `lakepact recover`.",
+        )
+    return good("store: transactions", f"{len(page.transactions)} are at work, none is past its time")
+
+
+async def _postgres_clock(url: str) -> Finding:
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    try:
+        there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
+    finally:
+        await connection.close()
+    return _compared("clock: store", there - time.time())
+
+
+def _do_about(url: str) -> str:
+    return {
+        "sqlite": "Check that the folder is there and that this user may write to it.",
+        "file": "Check that the folder is there and that this user may write to it.",
+    }.get(
+        urlsplit(url).scheme,
+        "Check the URL, the way there (network, proxy, endpoint), and the credentials in the options or environment.",
+    )
+
+
+def _not_there(url: str) -> str | None:
+    """To open what is on this machine would make it, if it is not there yet."""
+    path = (
+        sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else Path(os.sep)
+    )
+    return None if path.exists() else f"{path} is not there yet, and nothing is made (--read-only)"
+
+
+def disks(settings: Settings) -> Iterator[Finding]:
+    """Room where something is kept on this machine."""
+    paths: dict[str, Path] = {}
+    if settings.store.startswith("sqlite:"):
+        paths["store"] = sqlite_path(settings.store).absolute()
+    for name, url in {"store": settings.store, **{n: p.url for n, p in settings.places().items()}}.items():
+        if url.startswith("file:"):
+            paths[name] = file_path(url)
+    for name, path in paths.items():
+        there = next(one for one in (path, *path.parents) if one.exists())
+        free = shutil.disk_usage(there).free
+        if free < _LITTLE_BYTES:
+            yield odd(f"disk: {name}", f"{free >> 20} MiB are left at {there}", "Make room before it is full.")
+        else:
+            yield good(f"disk: {name}", f"{free >> 30} GiB are left at {there}")
+
+
+# --- warehouses ---
+
+
+async def warehouse(name: str, place: Place, *, writes: bool) -> AsyncIterator[Finding]:
+    subject, shown = f"warehouse {name}", without_password(place.url)
+    if not writes and (missing := _not_there(place.url)) is not None:
+        yield odd(subject, missing, "`lakepact serve` makes it.")
+        return
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            blobs = await open_blobs(place.url, place.options)
+            try:
+                if not writes:
+                    await blobs.list(f"{OWN_FOLDER}/", None, 1)
+                    yield good(subject, f"{shown} can be listed; writing was not tried (--read-only)")
+                    return
+                async for finding in _tried_out(subject, shown, blobs):
+                    yield finding
+            finally:
+                await blobs.close()
+    except (LakepactError, TimeoutError) as error:
+        yield bad(subject, f"{shown}: {_said(error)}", _do_about(place.url))
+
+
+async def _tried_out(subject: str, shown: str, blobs: BlobStore) -> AsyncIterator[Finding]:
+    file = f"{OWN_FOLDER}/doctor/{uuid7(_clock.now_ms(), _rng.bits(74))}"
+    try:
+        began_ms = _clock.now_ms()
+        if not await blobs.put(file, b"first") or await blobs.get(file) != b"first":
+            yield bad(subject, f"{shown}: what was written cannot be read back", "Use another warehouse.")
+            return
+        took_ms = _clock.now_ms() - began_ms
+        if await blobs.put(file, b"second") or await blobs.get(file) != b"first":
+            yield bad(
+                subject,
+                f"{shown}: a file that was there has been overwritten: conditions are ignored",
+                "Use a store with conditional writes (If-None-Match), or no proxy that drops them.",
+            )
+            return
+        yield good(subject, f"{shown} writes and reads (in {took_ms} ms), and overwrites nothing")
+        [entry] = await blobs.list(file, None, 1)
+        # The time that storage gives a file is its own clock, in seconds as a rule.
+        yield _compared(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
+    finally:
+        await blobs.delete(file)
+
+
+def _compared(subject: str, ahead_s: float) -> Finding:
+    shown = f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
+    if abs(ahead_s) > _FAR_OFF_S:
+        return bad(subject, shown, "Set this machine's clock: leases and signatures go wrong with it (use NTP).")
+    if abs(ahead_s) > _OFF_S:
+        return odd(subject, shown, "Let both be set by NTP: leases end by the clock.")
+    return good(subject, "agrees with this machine's")
+
+
+# --- credentials for clients ---
+
+
+async def credentials(settings: Settings) -> AsyncIterator[Finding]:
+    outside = Outside()
+    try:
+        for name, vendor in vendors_of(settings.places(), outside, _clock).items():
+            yield await _credential(f"credentials {name}", vendor)
+    except LakepactError as error:
+        yield bad("credentials", str(error), "Correct the settings; docs/storage-credentials.md has examples.")
+    finally:
+        await outside.close()
+
+
+async def _credential(subject: str, vendor: Vendor) -> Finding:
+    """One is made for a folder with nothing in it, and thrown away."""
+    folder = f"{OWN_FOLDER}/doctor/nothing"
+    inside = "/".join(part for part in (vendor.prefix, folder) if part)
+    try:
+        if vendor.provider is not None:
+            made = await vendor.provider.mint(Scope(f"{vendor.root}/{folder}", vendor.bucket, inside, Right.READ))
+            lives_s = (made.expires_ms - _clock.now_ms()) / 1000
+            return good(subject, f"one for reading was made; it lives for {lives_s:.0f} s")
+        if vendor.own is not None:
+            await vendor.own.get()
+        return good(subject, "there are keys to sign with")
+    except LakepactError as error:
+        return bad(subject, str(error), "docs/storage-credentials.md says what the server's identity must be allowed.")
+
+
+# --- ports ---
+
+
+def ports(settings: Settings) -> Iterator[Finding]:
+    yield _port("port", "--port", settings.host, settings.port, settings.base_path)
+    if settings.grpc_port is not None:
+        if importlib.util.find_spec("grpc") is None:
+            yield bad("gRPC", "grpcio is not installed", "pip install 'lakepact[grpc]', or leave out grpc_port.")
+        yield _port("gRPC port", "--grpc-port", settings.host, settings.grpc_port, None)
+
+
+def _port(subject: str, option: str, host: str, port: int, base_path: str | None) -> Finding:
+    if port == 0:
+        return good(subject, "any free one will be taken")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            health = None if base_path is None else _health(host, port, base_path)
+            if health is not None:
+                state = "is ready" if health.get("ready") else f"is not ready: {health.get('reason')}"
+                return good(subject, f"a Lakepact server {health.get('version')} listens on {host}:{port}, and {state}")
+            return bad(subject, f"{host}:{port} is in use by another", f"Stop it, or choose another with {option}.")
+        return bad(subject, f"{host}:{port}: {error.strerror or error}", f"Correct --host or {option}.")
+    return good(subject, f"{host}:{port} is free")
+
+
+def _health(host: str, port: int, base_path: str) -> Mapping[str, Any] | None:
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{host}:{port}{base_path}/health", timeout=5) as answer:
+            document = orjson.loads(answer.read(65_536))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) and "warehouses" in document else None
+
+
+# --- Spark ---
+
+
+def java() -> Iterator[Finding]:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    do = f"Install Java {OLDEST_JAVA} or newer, and set JAVA_HOME. Only Spark needs it."
+    if found is None:
+        yield odd("java", f"there is none {'in JAVA_HOME' if home else 'on the PATH'}", do)
+        return
+    try:
+        said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield odd("java", f"{found} does not run: {error}", do)
+        return
+    version = re.search(r'version "(\d+)([^"]*)"', said)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        yield odd("java", f"{found} is {said.splitlines()[0] if said else 'mute'}", do)
+    else:
+        yield good("java", f"{found} is Java {version[1]}{version[2]}")
+
+
+def spark() -> Iterator[Finding]:
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        yield odd("spark", "pyspark is not installed", "Pipelines need it: pip install 'lakepact[spark]'.")
+        return
+    from lakepact.spark.runtimes import check_fits, runtime_for
+
+    try:
+        runtime = runtime_for(version)
+    except LakepactError as error:
+        yield bad("spark", str(error), "Install a supported line of Spark, or run without pipelines.")
+        return
+    yield good("spark", f"pyspark {version}; its runtimes are {' and '.join(runtime.packages)}")
+    folders = [Path(one) / "jars" for one in (os.environ.get("SPARK_HOME"), _package_folder("pyspark")) if one]
+    jars = sorted({one.name for folder in folders for one in folder.glob("*.jar")})
+    connectors = [one for one in jars if one.startswith(("iceberg-spark-runtime-", "delta-spark_"))]
+    try:
+        check_fits(connectors, runtime)
+    except LakepactError as error:
+        yield bad("spark: jars", str(error), "Remove the other one from Spark's folder of jars.")
+        return
+    yield good(
+        "spark: jars", f"{', '.join(connectors) or 'no connector'} in Spark's own folder; sessions name what they need"
+    )
+
+
+def _package_folder(name: str) -> str | None:
+    spec = importlib.util.find_spec(name)
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent)

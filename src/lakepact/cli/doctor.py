@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from lakepact.cli.checkup import Finding, Verdict, bad, everything
+from lakepact.cli.options import Json, StoreUrl
+from lakepact.cli.output import print_json, print_rows
+from lakepact.errors import InvalidSetting
+from lakepact.settings import Settings
+
+
+def doctor(
+    store: StoreUrl = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Write nothing: neither to the store nor to a warehouse.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Look at settings, store, warehouses, clocks, credentials, ports, Java and Spark, and say what to do."""
+    try:
+        settings = Settings.load(store=store)
+    except InvalidSetting as error:
+        found = [bad("settings", str(error), "Correct them; nothing else can be looked at before.")]
+    else:
+        found = asyncio.run(everything(settings, writes=not read_only))
+    well = not any(one.verdict is Verdict.FAIL for one in found)
+    if json:
+        print_json({"well": well, "findings": found})
+    else:
+        print_rows(("", "what", "found"), [_row(one) for one in found])
+        for one in found:
+            if one.do:
+                typer.echo(f"{one.subject}: {one.do}")
+    if not well:
+        raise typer.Exit(1)
+
+
+def _row(finding: Finding) -> tuple[str, str, str]:
+    return finding.verdict, finding.subject, finding.found

@@ -1,0 +1,54 @@
+"""Credentials that were made before, until shortly before they expire. One request for each, however many ask.
+
+A credential is shared by all who have the same right to the same table: it says nothing about who they are. What fails
+is not remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from lakepact.kernel.ports import Clock
+from lakepact.server.vending.scope import Credential, Right
+
+Key: TypeAlias = tuple[str, Right]
+
+_MOST: Final = 10_000
+_MARGIN_MS: Final = 600_000
+"""Clients ask again some five minutes before the end; what they get then must have a longer life than that."""
+
+
+class Credentials:
+    def __init__(self, clock: Clock, *, lifetime_s: float, most: int = _MOST) -> None:
+        self._clock = clock
+        self._margin_ms = min(_MARGIN_MS, int(lifetime_s * 1000) // 2)
+        self._most = most
+        self._held: OrderedDict[Key, Credential] = OrderedDict()
+        self._coming: dict[Key, asyncio.Task[Credential]] = {}
+
+    async def get(self, key: Key, mint: Callable[[], Awaitable[Credential]]) -> Credential:
+        held = self._held.get(key)
+        if held is not None and held.expires_ms - self._clock.now_ms() > self._margin_ms:
+            self._held.move_to_end(key)
+            return held
+        coming = self._coming.get(key)
+        if coming is None:
+            coming = self._coming[key] = asyncio.create_task(self._fetch(key, mint))
+            # If all have left, nobody else asks how it ended.
+            coming.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # One who leaves does not take it away from the others.
+        return await asyncio.shield(coming)
+
+    async def _fetch(self, key: Key, mint: Callable[[], Awaitable[Credential]]) -> Credential:
+        try:
+            made = await mint()
+        finally:
+            del self._coming[key]
+        self._held[key] = made
+        self._held.move_to_end(key)
+        while len(self._held) > self._most:
+            self._held.popitem(last=False)
+        return made

@@ -1,0 +1,111 @@
+"""What a credential is for: the files of one table, to read or to write.
+
+A credential for a table must reach nothing else. So a location becomes a scope only if it can be said to a cloud
+without a second reading (`scope_of` refuses wildcards and quotes), and only if the table keeps its files there alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Protocol
+
+from lakepact.catalog.errors import Refusal
+from lakepact.catalog.warehouse import LOCATION_PROPERTIES
+from lakepact.errors import LakepactError
+
+_TWO_READINGS: Final = re.compile(r"""[*?$"'\\\x00-\x1f\x7f]""")
+"""Wildcards and variables of IAM, quotes of Google's expressions."""
+
+
+class Right(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+class NotScopable(Refusal):
+    """No credential can be made that reaches this table and nothing else."""
+
+    type: ClassVar[str] = "ForbiddenException"
+    code: ClassVar[int] = 403
+
+
+class ProviderFailed(LakepactError):
+    """The cloud gave no credentials. Nothing else is given in their place."""
+
+    type: ClassVar[str] = "credentials-unavailable"
+
+    def __init__(self, message: str, *, temporary: bool) -> None:
+        super().__init__(message)
+        self.temporary = temporary
+        """Whether the same request may do better in a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    location: str
+    """The table's folder, as the catalog names it, without a slash at the end."""
+
+    bucket: str
+    """Or container."""
+
+    folder: str
+    """The table's folder inside the bucket, without slashes around it."""
+
+    right: Right
+
+    @property
+    def prefix(self) -> str:
+        """What the locations of all its files begin with. With the slash: `t` is not a part of `t2`."""
+        return f"{self.location}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Short-lived, and for one scope."""
+
+    prefix: str
+    config: Mapping[str, str] = field(repr=False)
+    """In the words that clients of Iceberg know."""
+
+    expires_ms: int
+    tag: str
+    """Another one for every credential; says nothing about it."""
+
+    shown: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Answers that were made of it before, by path: making one costs as much as the rest of a load."""
+
+
+class Provider(Protocol):
+    """A cloud that makes short-lived credentials."""
+
+    async def mint(self, scope: Scope) -> Credential:
+        """A fresh credential. Raises `ProviderFailed`, or `NotScopable` if the cloud cannot draw this border."""
+        ...
+
+    def refresh(self, path: str) -> Mapping[str, str]:
+        """How to tell clients where the next credential is to be had."""
+        ...
+
+
+def scope_of(root: str, bucket: str, prefix: str, metadata: Mapping[str, Any], right: Right) -> Scope:
+    """The scope of the table with this metadata, in a warehouse whose root is `prefix` in `bucket`."""
+    location: str = metadata["location"]
+    inside = location[len(root) :].strip("/")
+    if not location.startswith(f"{root}/") or not inside or any(part in ("", ".", "..") for part in inside.split("/")):
+        raise NotScopable(f"{location} is not a folder inside of the warehouse {root}: no credentials are given for it")
+    if _TWO_READINGS.search(location):
+        raise NotScopable(
+            f"{location} holds a character that a cloud's policies read in another way (one of * ? $ \" ' \\): no "
+            f"credentials are given for it. Use credentials of your own, or move the table"
+        )
+    for name in LOCATION_PROPERTIES:
+        path = (metadata.get("properties") or {}).get(name)
+        if path and not f"{path.rstrip('/')}/".startswith(f"{location}/"):
+            raise NotScopable(
+                f"the table's {name} is {path}, outside of its location {location}, where other tables may write too: "
+                f"no credentials are given for it. Remove the property, or use credentials of your own"
+            )
+    return Scope(location, bucket, "/".join(part for part in (prefix, inside) if part), right)

@@ -1,0 +1,102 @@
+"""From settings to vendors: which warehouse delegates, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from lakepact.errors import InvalidSetting
+from lakepact.kernel.ports import Clock
+from lakepact.server.vending.adls import AdlsProvider, AzureIdentity
+from lakepact.server.vending.aws_identity import OwnKeys, option
+from lakepact.server.vending.aws_sts import Sts
+from lakepact.server.vending.cache import Credentials
+from lakepact.server.vending.delegation import Vendor
+from lakepact.server.vending.gcs import STS, GcsProvider, GoogleIdentity
+from lakepact.server.vending.outside import Outside
+from lakepact.server.vending.s3 import S3Provider
+from lakepact.server.vending.s3_signer import S3Signer
+from lakepact.settings import Place, StorageCredentials
+from lakepact.stores.urls import azure_place, object_place
+
+
+def vendors_of(places: Mapping[str, Place], outside: Outside, clock: Clock) -> dict[str, Vendor]:
+    """Those warehouses whose settings say `credentials`."""
+    return {
+        name: _vendor(name, place, place.credentials, outside, clock)
+        for name, place in places.items()
+        if place.credentials is not None
+    }
+
+
+def _vendor(name: str, place: Place, given: StorageCredentials, outside: Outside, clock: Clock) -> Vendor:
+    scheme = place.url.partition("://")[0]
+    if scheme not in ("s3", "az", "abfss", "gs"):
+        raise InvalidSetting(
+            f"warehouse {name} has `credentials`, and {scheme}:// has none to give; remove them, or use s3, abfss or gs"
+        )
+    if given.remote_signing and scheme != "s3":
+        raise InvalidSetting(f"warehouse {name}: remote_signing is for s3:// alone, not for {scheme}://")
+    credentials = Credentials(clock, lifetime_s=given.duration_s)
+    if scheme == "s3":
+        return _s3(name, place, given, outside, clock, credentials)
+    if scheme == "gs":
+        at = object_place(place.url)
+        provider = GcsProvider(
+            GoogleIdentity(place.options, outside, clock), outside, clock, sts=given.sts_endpoint or STS
+        )
+        config = {"gcs.service.host": given.client_endpoint} if given.client_endpoint else {}
+        return Vendor(place.url.rstrip("/"), at.bucket, at.prefix, config, provider, credentials)
+    if scheme == "abfss":
+        at, account = azure_place(place.url)
+    else:
+        at, account = object_place(place.url), place.options.get("account_name", "")
+        if not account:
+            raise InvalidSetting(f"warehouse {name}: credentials for az:// need the option account_name")
+    adls = AdlsProvider(
+        AzureIdentity.of(place.options, given.authority),
+        outside,
+        clock,
+        account=account,
+        service=given.sts_endpoint or f"https://{account}.blob.core.windows.net",
+        duration_s=given.duration_s,
+        reach=given.azure_scope,
+    )
+    return Vendor(place.url.rstrip("/"), at.bucket, at.prefix, {}, adls, credentials)
+
+
+def _s3(
+    name: str, place: Place, given: StorageCredentials, outside: Outside, clock: Clock, credentials: Credentials
+) -> Vendor:
+    if given.role_arn is None and not given.remote_signing:
+        raise InvalidSetting(
+            f"warehouse {name} has `credentials` without `role_arn` and without `remote_signing`; set one of them"
+        )
+    at, options = object_place(place.url), place.options
+    endpoint = given.client_endpoint or option(options, "endpoint", "endpoint_url", "endpoint_url_s3")
+    region = (
+        option(options, "region", "default_region")
+        or os.environ.get("AWS_REGION")
+        or os.environ.get("AWS_DEFAULT_REGION")
+        or "us-east-1"
+    )
+    sts = Sts(outside, clock, region=region, endpoint=given.sts_endpoint)
+    own = OwnKeys(options, outside, clock, sts)
+    config = {"client.region": region, "s3.region": region}
+    if endpoint is not None:
+        virtual = (option(options, "virtual_hosted_style_request") or "false").lower() == "true"
+        config |= {"s3.endpoint": endpoint, "s3.path-style-access": "false" if virtual else "true"}
+    provider = (
+        None
+        if given.role_arn is None
+        else S3Provider(
+            own,
+            sts,
+            role_arn=given.role_arn,
+            duration_s=given.duration_s,
+            external_id=given.external_id,
+            kms_keys=given.kms_keys,
+        )
+    )
+    signer = S3Signer(clock, region=region, endpoint=endpoint) if given.remote_signing else None
+    return Vendor(place.url.rstrip("/"), at.bucket, at.prefix, config, provider, credentials, signer, own)

@@ -1,0 +1,163 @@
+"""`lakepact doctor` finds what is wrong, says what to do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from lakepact.cli import app
+from lakepact.settings import Settings
+from tests.support import s3_guarded
+from tests.support.s3_guarded import ROLE, Guard
+from tests.support.s3_strict import S3Server
+from tests.support.server import running_server
+from tests.support.stores import BUCKET, s3_place
+
+
+@pytest.fixture(autouse=True)
+def an_empty_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [*Settings.model_fields, "config"]:
+        monkeypatch.delenv(f"LAKEPACT_{name.upper()}", raising=False)
+    monkeypatch.setenv("LAKEPACT_PORT", "0")
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with s3_guarded.running() as running:
+        yield running
+
+
+def findings(code: int, *arguments: str) -> dict[str, dict[str, str]]:
+    ended = CliRunner().invoke(app, ["doctor", "--json", *arguments])
+    assert ended.exit_code == code, ended.output
+    document = json.loads(ended.stdout)
+    assert document["well"] is (code == 0)
+    found: dict[str, dict[str, str]] = {one["subject"]: one for one in document["findings"]}
+    assert all(one["do"] for one in found.values() if one["verdict"] != "ok")
+    return found
+
+
+def test_a_fresh_machine_is_well(tmp_path: Path) -> None:
+    found = findings(0)
+    for subject in (
+        "settings",
+        "store",
+        "store: commit",
+        "warehouse main",
+        "clock: warehouse main",
+        "port",
+        "disk: store",
+    ):
+        assert found[subject]["verdict"] == "ok", found[subject]
+    assert found["java"]["verdict"] == found["spark"]["verdict"] == found["spark: jars"]["verdict"] == "ok"
+    assert not list((tmp_path / "lakepact-data" / "warehouse").rglob("doctor/*"))
+    shown = CliRunner().invoke(app, ["doctor"])
+    assert shown.exit_code == 0 and "overwrites nothing" in shown.stdout
+
+
+def test_nothing_is_made_if_it_only_reads(tmp_path: Path) -> None:
+    found = findings(0, "--read-only")
+    assert found["store"]["verdict"] == found["warehouse main"]["verdict"] == "warn"
+    assert not (tmp_path / "lakepact-data").exists()
+    findings(0)
+    assert findings(0, "--read-only")["warehouse main"]["verdict"] == "ok"
+
+
+def test_wrong_settings_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPACT_LEASE_S", "soon")
+    assert "lease_s" in findings(1)["settings"]["found"]
+
+
+def test_a_store_that_cannot_be_reached_and_a_warehouse_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").write_text("a file, not a folder")
+    monkeypatch.setenv("LAKEPACT_WAREHOUSE", f"file://{tmp_path}/taken/warehouse")
+    found = findings(1, "--store", "postgresql://nobody@127.0.0.1:1/nothing")
+    assert found["store"]["verdict"] == "fail" and found["warehouse main"]["verdict"] == "fail"
+
+
+def test_a_warehouse_that_overwrites_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3Server(buckets=(BUCKET,)).running() as server:
+        place = s3_place("s3-strict", server.url, server)
+        monkeypatch.setenv("LAKEPACT_WAREHOUSE", place.url)
+        monkeypatch.setenv("LAKEPACT_WAREHOUSE_OPTIONS", orjson.dumps(place.options).decode())
+        assert findings(0)["warehouse main"]["verdict"] == "ok"
+        server.ignored_conditions.add("if-none-match")
+        assert "conditions are ignored" in findings(1)["warehouse main"]["found"]
+
+
+def test_a_clock_that_is_far_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3Server(buckets=(BUCKET,)).running() as server:
+        place = s3_place("s3-strict", server.url, server)
+        monkeypatch.setenv("LAKEPACT_WAREHOUSE", place.url)
+        monkeypatch.setenv("LAKEPACT_WAREHOUSE_OPTIONS", orjson.dumps(place.options).decode())
+        told = server._contents
+        for off_s, verdict in ((0, "ok"), (60, "warn"), (-3_600, "fail")):
+
+            def contents(name: str, stored: Any, off_s: int = off_s) -> str:
+                moved = type(stored)(
+                    stored.data, stored.e_tag, stored.generation, stored.modified_s + off_s, stored.headers
+                )
+                return told(name, moved)
+
+            monkeypatch.setattr(server, "_contents", contents)
+            assert findings(int(verdict == "fail"))["clock: warehouse main"]["verdict"] == verdict
+
+
+@contextmanager
+def somebody_listening() -> Iterator[int]:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        yield bound.getsockname()[1]
+
+
+def test_a_port_in_use_is_found_unless_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with somebody_listening() as port:
+        monkeypatch.setenv("LAKEPACT_PORT", str(port))
+        assert "--port" in findings(1)["port"]["do"]
+    with running_server(tmp_path / "server") as server:
+        monkeypatch.setenv("LAKEPACT_PORT", server.url.rpartition(":")[2])
+        assert "a Lakepact server" in findings(0)["port"]["found"]
+
+
+def test_credentials_for_clients_are_tried(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"role_arn": ROLE, "sts_endpoint": guard.url}
+    monkeypatch.setenv("LAKEPACT_WAREHOUSE", f"s3://{guard.bucket}/doctor")
+    monkeypatch.setenv("LAKEPACT_WAREHOUSE_OPTIONS", orjson.dumps(guard.options()).decode())
+    monkeypatch.setenv("LAKEPACT_WAREHOUSE_CREDENTIALS", orjson.dumps(given).decode())
+    assert "was made" in findings(0)["credentials main"]["found"]
+    guard.sts_status = 403
+    try:
+        found = findings(1)["credentials main"]
+    finally:
+        guard.sts_status = 200
+    assert "AccessDenied" in found["found"] and "storage-credentials.md" in found["do"]
+
+
+def test_the_wrong_java_and_no_java_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert findings(0)["java"]["verdict"] == "warn"
+    java = home / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    assert "11.0.2" in findings(0)["java"]["found"]
+
+
+def test_a_connector_for_another_spark_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    (tmp_path / "spark" / "jars" / "iceberg-spark-runtime-3.5_2.12-1.7.0.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    assert "Spark 3.5" in findings(1)["spark: jars"]["found"]

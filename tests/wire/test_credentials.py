@@ -1,0 +1,463 @@
+"""Credentials for storage over the wire: S3 behind a guard that enforces session policies, and nothing wider, ever."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from lakepact.server.http import Request
+from lakepact.server.vending import Right
+from lakepact.server.vending.delegation import Delegation
+from tests.support import s3_guarded
+from tests.support.s3_guarded import REGION, ROLE, Guard
+from tests.wire.world import SCHEMA, Json, Wire, creation, new_key, segment, set_properties
+
+VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+SIGNING: Final = {"X-Iceberg-Access-Delegation": "remote-signing"}
+T: Final = "/namespaces/db/tables/t"
+
+Opened = Callable[..., AbstractAsyncContextManager[Wire]]
+
+
+@pytest.fixture(scope="module")
+def shared_guard() -> Iterator[Guard]:
+    with s3_guarded.running() as guard:
+        yield guard
+
+
+@pytest.fixture
+def guard(shared_guard: Guard) -> Iterator[Guard]:
+    shared_guard.assumed.clear()
+    shared_guard.sts_status = 200
+    yield shared_guard
+    shared_guard.sts_status = 200
+    shared_guard.hold_sts.set()
+
+
+@pytest.fixture
+def opened(guard: Guard, tmp_path: Path) -> Opened:
+    @asynccontextmanager
+    async def open_(**credentials: Any) -> AsyncIterator[Wire]:
+        given = {"role_arn": ROLE, "sts_endpoint": guard.url, **credentials}
+        async with Wire.opened(
+            tmp_path,
+            warehouse=f"s3://{guard.bucket}/{tmp_path.name}",
+            warehouse_options=guard.options(),
+            warehouse_credentials=given,
+        ) as wire:
+            # It may have been opened before.
+            await wire.post("/namespaces", {"namespace": ["db"]})
+            yield wire
+
+    return open_
+
+
+@pytest.fixture
+def lake(opened: Opened) -> AbstractAsyncContextManager[Wire]:
+    return opened()
+
+
+def client_of(guard: Guard, config: Json) -> Any:
+    """S3 with these credentials alone."""
+    return boto3.client(
+        "s3",
+        endpoint_url=guard.url,
+        region_name=config["client.region"],
+        aws_access_key_id=config["s3.access-key-id"],
+        aws_secret_access_key=config["s3.secret-access-key"],
+        aws_session_token=config["s3.session-token"],
+        config=Config(retries={"max_attempts": 0}, s3={"addressing_style": "path"}),
+    )
+
+
+def folder_of(table: Json) -> str:
+    location: str = table["metadata"]["location"]
+    return location.removeprefix("s3://").partition("/")[2]
+
+
+def denied(call: Callable[[], object], *codes: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        call()
+    assert caught.value.response["Error"]["Code"] in (codes or ("AccessDenied", "403")), caught.value
+
+
+@pytest.fixture
+def reads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody may read, and nobody may write."""
+    made = Delegation.__init__
+
+    async def right_of(_request: Request, _table: object) -> Right:
+        return Right.READ
+
+    monkeypatch.setattr(Delegation, "__init__", lambda self, vendors, **more: made(self, vendors, right_of, **more))
+
+
+# --- who gets them ---
+
+
+async def test_nobody_who_did_not_ask_gets_credentials(lake: Wire, guard: Guard) -> None:
+    assert (await lake.table())["config"] == {}
+    for header in (None, "", "none", "vended_credentials", "something-new, and-another"):
+        headers = {} if header is None else {"X-Iceberg-Access-Delegation": header}
+        answer = await lake.get(T, headers=headers)
+        assert answer.status == 200
+        assert answer.json()["config"] == {} and "storage-credentials" not in answer.json()
+    assert guard.assumed == []
+
+
+async def test_a_known_mechanism_counts_among_unknown_ones(lake: Wire) -> None:
+    await lake.table()
+    asked = {"x-iceberg-access-delegation": " something-new ,Vended-Credentials"}
+    assert "storage-credentials" in (await lake.get(T, headers=asked)).json()
+
+
+async def test_a_warehouse_without_a_provider_answers_without_credentials(wire: Wire) -> None:
+    await wire.namespace()
+    await wire.table()
+    answer = await wire.get(T, headers=VENDED)
+    assert answer.json()["config"] == {} and "storage-credentials" not in answer.json()
+    assert (await wire.get(f"{T}/credentials")).refusal == (406, "UnsupportedOperationException")
+
+
+async def test_create_load_register_and_stage_give_credentials(lake: Wire, guard: Guard) -> None:
+    made = (await lake.post("/namespaces/db/tables", {"name": "t", "schema": SCHEMA}, headers=VENDED)).json()
+    staged = await lake.post(
+        "/namespaces/db/tables", {"name": "u", "schema": SCHEMA, "stage-create": True}, headers=VENDED
+    )
+    loaded = (await lake.get(T, headers=VENDED)).json()
+    location = loaded["metadata-location"]
+    assert (await lake.delete(T)).status == 204
+    registered = await lake.post(
+        "/namespaces/db/register", {"name": "again", "metadata-location": location}, headers=VENDED
+    )
+    answers = {"t": made, "u": staged.json(), "again": registered.json()}
+    for name, answer in answers.items():
+        [credential] = answer["storage-credentials"]
+        assert credential["prefix"] == answer["metadata"]["location"] + "/"
+        config = credential["config"]
+        assert config == answer["config"]
+        assert config["client.region"] == REGION and config["s3.endpoint"] == guard.url
+        assert config["s3.path-style-access"] == "true"
+        assert config["client.refresh-credentials-endpoint"] == f"v1/main/namespaces/db/tables/{name}/credentials"
+        left_s = int(config["s3.session-token-expires-at-ms"]) / 1000 - time.time()
+        assert 3_000 < left_s <= 3_601
+        client_of(guard, config).put_object(
+            Bucket=guard.bucket, Key=f"{folder_of(answer)}/data/{name}.parquet", Body=b"x"
+        )
+    assert loaded["storage-credentials"] == made["storage-credentials"]
+    assert "config" not in (await lake.commit([set_properties(a="b")], name="again", headers=VENDED)).json()
+
+
+async def test_the_endpoint_for_refreshing_is_one_that_answers(lake: Wire) -> None:
+    await lake.namespace("a b")
+    await lake.namespace("a b", "ö/x")
+    await lake.create("t + ü/%", "a b", "ö/x")
+    path = f"/namespaces/{segment('a b', 'ö/x')}/tables/{segment('t + ü/%')}"
+    for answer in (
+        await lake.get(path, headers=VENDED),
+        await lake.post(
+            f"/namespaces/{segment('a b', 'ö/x')}/tables", {"name": "second ü", "schema": SCHEMA}, headers=VENDED
+        ),
+    ):
+        endpoint = answer.json()["config"]["client.refresh-credentials-endpoint"]
+        again = await lake.client.send("GET", f"/{endpoint}")
+        assert again.status == 200, again.body
+        [credential] = again.json()["storage-credentials"]
+        assert credential["config"] == answer.json()["config"]
+        assert "no-store" in (again.header("cache-control") or "")
+
+
+async def test_in_a_transaction_tables_that_it_alone_sees_have_credentials_too(lake: Wire, guard: Guard) -> None:
+    await lake.table()
+    begun = (await lake.post("/transactions", json={})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = await lake.client.send("POST", inside, json={"name": "new", "schema": SCHEMA}, headers=VENDED)
+    config = made.json()["config"]
+    assert config["client.refresh-credentials-endpoint"] == f"{inside[1:]}/new/credentials"
+    client_of(guard, config).put_object(Bucket=guard.bucket, Key=f"{folder_of(made.json())}/data/1", Body=b"x")
+    again = await lake.client.send("GET", f"{inside}/new/credentials")
+    assert again.status == 200
+    assert (await lake.get("/namespaces/db/tables/new/credentials")).status == 404
+    assert (await lake.client.send("GET", f"{inside}/t", headers=VENDED)).json()["storage-credentials"]
+    assert (await lake.post(f"/transactions/{begun['transaction-id']}/abort", json={})).status == 200
+    assert (await lake.client.send("GET", f"{inside}/new/credentials")).status >= 400
+
+
+async def test_the_configuration_lists_what_the_warehouse_has(opened: Opened, wire: Wire) -> None:
+    async def listed(lake: Wire) -> set[str]:
+        endpoints = (await lake.client.send("GET", "/v1/config?warehouse=main")).json()["endpoints"]
+        return {one.rpartition("/")[2] for one in endpoints} & {"credentials", "sign"}
+
+    assert await listed(wire) == set()
+    async with opened() as lake:
+        assert await listed(lake) == {"credentials"}
+    async with opened(remote_signing=True, role_arn=None) as lake:
+        assert await listed(lake) == {"sign"}
+
+
+# --- what they reach ---
+
+
+async def test_credentials_reach_their_table_and_nothing_else(lake: Wire, guard: Guard) -> None:
+    mine, other = await lake.table("t"), await lake.table("u")
+    config = (await lake.get(T, headers=VENDED)).json()["config"]
+    client, bucket = client_of(guard, config), guard.bucket
+    here, there = folder_of(mine), folder_of(other)
+    client.put_object(Bucket=bucket, Key=f"{here}/data/a", Body=b"a")
+    assert client.get_object(Bucket=bucket, Key=f"{here}/data/a")["Body"].read() == b"a"
+    upload = client.create_multipart_upload(Bucket=bucket, Key=f"{here}/data/b")
+    part = client.upload_part(
+        Bucket=bucket, Key=f"{here}/data/b", UploadId=upload["UploadId"], PartNumber=1, Body=b"b" * 10
+    )
+    client.complete_multipart_upload(
+        Bucket=bucket,
+        Key=f"{here}/data/b",
+        UploadId=upload["UploadId"],
+        MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]},
+    )
+    assert client.list_objects_v2(Bucket=bucket, Prefix=f"{here}/data/")["KeyCount"] == 2
+    client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": f"{here}/data/b"}]})
+    client.delete_object(Bucket=bucket, Key=f"{here}/data/a")
+
+    metadata = other["metadata-location"].removeprefix(f"s3://{bucket}/")
+    denied(lambda: client.get_object(Bucket=bucket, Key=metadata))
+    denied(lambda: client.put_object(Bucket=bucket, Key=f"{there}/data/a", Body=b"a"))
+    denied(lambda: client.delete_object(Bucket=bucket, Key=metadata))
+    denied(lambda: client.put_object(Bucket=bucket, Key=f"{here}x/a", Body=b"a"))
+    denied(lambda: client.list_objects_v2(Bucket=bucket, Prefix=f"{there}/"))
+    denied(lambda: client.list_objects_v2(Bucket=bucket, Prefix=here[:-1]))
+    denied(lambda: client.list_objects_v2(Bucket=bucket))
+    denied(lambda: client.copy_object(Bucket=bucket, Key=f"{here}/stolen", CopySource=f"{bucket}/{metadata}"))
+    denied(
+        lambda: client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": f"{here}/data/a"}, {"Key": metadata}]})
+    )
+
+
+async def test_who_may_read_gets_credentials_that_read(reads_only: None, lake: Wire, guard: Guard) -> None:
+    table = await lake.table()
+    client = client_of(guard, (await lake.get(f"{T}/credentials")).json()["storage-credentials"][0]["config"])
+    key = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
+    assert client.get_object(Bucket=guard.bucket, Key=key)["Body"].read()
+    assert client.list_objects_v2(Bucket=guard.bucket, Prefix=f"{folder_of(table)}/")["KeyCount"] == 1
+    denied(lambda: client.put_object(Bucket=guard.bucket, Key=f"{folder_of(table)}/data/a", Body=b"a"))
+    denied(lambda: client.delete_object(Bucket=guard.bucket, Key=key))
+
+
+async def test_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
+    root = lake.settings.warehouse
+    inner = await lake.table("inner", location=f"{root}/shared/deep/inner")
+    for name, location in (("outer", f"{root}/shared"), ("below", f"{root}/shared/deep/inner/x")):
+        answer = await lake.post(
+            "/namespaces/db/tables", {"name": name, "schema": SCHEMA, "location": location}, headers=VENDED
+        )
+        assert answer.status == 200 and "storage-credentials" not in answer.json()
+        refused = await lake.get(f"/namespaces/db/tables/{name}/credentials")
+        assert refused.refusal == (403, "ForbiddenException")
+        assert "inner" in refused.error["message"] or "shared" in refused.error["message"]
+    # And nobody gets to a table's files by staging another one in its place.
+    for location in (inner["metadata"]["location"], (await lake.table("own"))["metadata"]["location"]):
+        staged = await lake.post(
+            "/namespaces/db/tables",
+            {"name": "thief", "schema": SCHEMA, "location": location, "stage-create": True},
+            headers=VENDED,
+        )
+        assert "storage-credentials" not in staged.json(), staged.body
+    assert guard.assumed == []
+
+
+async def test_a_location_of_ones_own_choice_gets_credentials_if_it_is_alone(lake: Wire) -> None:
+    await lake.table("t", location=f"{lake.settings.warehouse}/chosen/t")
+    await lake.table("t2", location=f"{lake.settings.warehouse}/chosen/t2")
+    [credential] = (await lake.get(T, headers=VENDED)).json()["storage-credentials"]
+    assert credential["prefix"].endswith("/chosen/t/")
+
+
+async def test_nobody_can_put_a_table_below_anothers_folder_or_make_a_namespace_look_like_one(lake: Wire) -> None:
+    own = (await lake.table("own"))["metadata"]["location"]
+    refused = await lake.create("t", location=f"{own}/data")
+    assert refused.refusal == (400, "BadRequestException")
+    uuid = new_key()
+    await lake.namespace("top")
+    await lake.namespace("top", f"x-{uuid}")
+    victim = await lake.create("victim", "top", f"x-{uuid}")
+    thief = await lake.post(
+        f"/namespaces/top/tables/{segment('x')}",
+        creation(updates=[{"action": "assign-uuid", "uuid": uuid}]),
+        headers=VENDED,
+    )
+    assert thief.status == 200
+    assert not victim.json()["metadata"]["location"].startswith(thief.json()["metadata"]["location"] + "/")
+
+
+async def test_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
+    await lake.table("t", location=f"{lake.settings.warehouse}/*")
+    assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+    assert guard.assumed == []
+
+
+async def test_a_table_that_writes_outside_of_its_location_gets_no_credentials(lake: Wire, guard: Guard) -> None:
+    other = await lake.table("other")
+    await lake.table("t", properties={"write.data.path": other["metadata"]["location"]})
+    assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
+    refused = await lake.get(f"{T}/credentials")
+    assert refused.refusal == (403, "ForbiddenException") and "write.data.path" in refused.error["message"]
+
+
+# --- how often, and what if not ---
+
+
+async def test_credentials_are_made_once_for_all_who_ask_at_once_and_afterwards(lake: Wire, guard: Guard) -> None:
+    await lake.table()
+    guard.hold_sts.clear()
+    asking = [asyncio.create_task(lake.get(T, headers=VENDED)) for _ in range(20)]
+    await asyncio.sleep(0)
+    guard.hold_sts.set()
+    answers = await asyncio.gather(*asking)
+    answers.append(await lake.get(f"{T}/credentials"))
+    assert len({answer.json()["storage-credentials"][0]["config"]["s3.access-key-id"] for answer in answers}) == 1
+    assert len(guard.assumed) == 1
+
+
+async def test_what_a_client_has_already_is_known_by_its_credentials_too(lake: Wire) -> None:
+    await lake.table()
+    plain, with_them = await lake.get(T), await lake.get(T, headers=VENDED)
+    tag, other = with_them.header("etag"), plain.header("etag")
+    assert tag and other and tag != other
+    assert (await lake.get(T, headers={**VENDED, "If-None-Match": tag})).status == 304
+    assert (await lake.get(T, headers={**VENDED, "If-None-Match": other})).status == 200
+    assert (await lake.get(T, headers={"If-None-Match": other})).status == 304
+    assert "no-store" in (with_them.header("cache-control") or "") and plain.header("cache-control") is None
+    refs = await lake.get(f"{T}?snapshots=refs", headers=VENDED)
+    assert refs.json()["storage-credentials"] and refs.header("etag") not in (tag, other)
+
+
+@pytest.mark.parametrize(("status", "answered"), [(403, 500), (503, 503)])
+async def test_a_provider_that_fails_is_an_error_and_nothing_wider_is_given(
+    lake: Wire, guard: Guard, status: int, answered: int
+) -> None:
+    await lake.table()
+    guard.sts_status = status
+    for answer in (
+        await lake.get(T, headers=VENDED),
+        await lake.get(f"{T}/credentials"),
+        await lake.post("/namespaces/db/tables", {"name": "u", "schema": SCHEMA, "stage-create": True}, headers=VENDED),
+    ):
+        assert answer.status == answered and "STS" in answer.error["message"]
+        assert (answer.header("retry-after") is not None) == (answered == 503)
+        assert b"secret" not in answer.body and ROLE.encode() not in answer.body
+    # A change that has happened does not sound as if it had not.
+    made = await lake.post("/namespaces/db/tables", {"name": "v", "schema": SCHEMA}, headers=VENDED)
+    assert made.status == 504 and made.header("x-lakepact-transaction")
+    assert (await lake.get("/namespaces/db/tables/v")).status == 200
+    guard.sts_status = 200
+    assert (await lake.get(T, headers=VENDED)).json()["storage-credentials"]
+
+
+async def test_a_server_of_another_cloud_than_its_sts_says_that_it_did_not_answer(opened: Opened) -> None:
+    async with opened(sts_endpoint="http://127.0.0.1:1") as lake:
+        await lake.table()
+        answer = await lake.get(T, headers=VENDED)
+        assert answer.refusal == (503, "ServiceUnavailableException") and "did not answer" in answer.error["message"]
+
+
+# --- remote signing ---
+
+
+def sent(answer: Json, method: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Make the request that was signed."""
+    headers = {name: values[0] for name, values in answer["headers"].items()}
+    request = urllib.request.Request(answer["uri"], body, headers, method=method)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as found:
+            return found.status, found.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def to_sign(method: str, uri: str, **headers: str) -> Json:
+    given = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD", "User-Agent": "test", **headers}
+    return {
+        "method": method,
+        "region": REGION,
+        "uri": uri,
+        "headers": {name.replace("_", "-"): [value] for name, value in given.items()},
+    }
+
+
+@pytest.mark.parametrize("role", [ROLE, None])
+async def test_signed_requests_work_and_only_for_the_table(opened: Opened, guard: Guard, role: str | None) -> None:
+    async with opened(role_arn=role, remote_signing=True) as lake:
+        table, other = await lake.table("t"), await lake.table("u")
+        config = (await lake.get(T, headers=SIGNING)).json()["config"]
+        assert config["s3.remote-signing-enabled"] == "true"
+        endpoint = config["signer.endpoint"]
+        assert endpoint == "v1/main/namespaces/db/tables/t/sign" == config["s3.signer.endpoint"]
+        assert "s3.access-key-id" not in config
+        base = f"{guard.url}/{guard.bucket}"
+        name = f"{base}/{folder_of(table)}/data/day=2026-01-01T00%253A00/ü%20%2B1.parquet".replace("ü", "%C3%BC")
+
+        async def sign(body: Json) -> Any:
+            return await lake.client.send("POST", f"/{endpoint}", json=body)
+
+        put = await sign(to_sign("PUT", name, content_type="text/plain"))
+        assert put.status == 200 and put.header("cache-control") == "no-cache", put.body
+        assert await asyncio.to_thread(sent, put.json(), "PUT", b"rows") == (200, b"")
+        got = (await sign(to_sign("GET", name + "?x-id=GetObject", Range="bytes=0-1"))).json()
+        assert await asyncio.to_thread(sent, got, "GET") == (206, b"ro")
+        # What is signed is this request and no other.
+        assert (await asyncio.to_thread(sent, {**got, "uri": got["uri"] + "&versionId=1"}, "GET"))[0] == 403
+        listed = (await sign(to_sign("GET", f"{base}?list-type=2&prefix={folder_of(table)}/"))).json()
+        status, page = await asyncio.to_thread(sent, listed, "GET")
+        assert status == 200 and b"parquet" in page
+        prefix = folder_of(other)
+        for refused in (
+            to_sign("GET", f"{base}/{prefix}/data/a"),
+            to_sign("GET", f"{base}?list-type=2&prefix={prefix}/"),
+            to_sign("GET", f"{base}?list-type=2"),
+        ):
+            assert (await sign(refused)).refusal == (403, "ForbiddenException")
+        keys = f"<Delete><Object><Key>{folder_of(table)}/data/x</Key></Object></Delete>"
+        many = await sign({**to_sign("POST", f"{base}?delete", content_type="application/xml"), "body": keys})
+        assert many.status == 200
+        deleted = await asyncio.to_thread(sent, many.json(), "POST", keys.encode())
+        assert deleted[0] == 200
+        other_body = keys.replace("data/x", "data/y").encode()
+        assert (await asyncio.to_thread(sent, many.json(), "POST", other_body))[0] in (400, 403)
+        assert (await lake.client.send("POST", "/v1/main/namespaces/db/tables/none/sign", json=refused)).status == 404
+
+
+async def test_who_may_read_has_only_reading_signed(reads_only: None, opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table = await lake.table()
+        uri = f"{guard.url}/{guard.bucket}/{folder_of(table)}/data/a"
+        assert (await lake.post(f"{T}/sign", to_sign("GET", uri))).status == 200
+        assert (await lake.post(f"{T}/sign", to_sign("HEAD", uri))).status == 200
+        for method in ("PUT", "DELETE", "POST"):
+            assert (await lake.post(f"{T}/sign", to_sign(method, uri))).status == 403
+
+
+async def test_who_asks_for_both_gets_credentials_and_a_warehouse_signs_only_if_told(opened: Opened) -> None:
+    both = {"X-Iceberg-Access-Delegation": "remote-signing,vended-credentials"}
+    async with opened(remote_signing=True) as lake:
+        await lake.table()
+        found = (await lake.get(T, headers=both)).json()
+        assert found["storage-credentials"] and "s3.remote-signing-enabled" not in found["config"]
+
+
+async def test_a_warehouse_that_signs_nothing_says_so(lake: Wire) -> None:
+    await lake.table()
+    assert (await lake.get(T, headers=SIGNING)).json()["config"] == {}
+    answer = await lake.post(f"{T}/sign", to_sign("GET", "http://x/y"))
+    assert answer.refusal == (406, "UnsupportedOperationException")
