@@ -6,6 +6,7 @@ import typer
 
 from lakepact import __version__
 from lakepact.cli.options import StoreUrl
+from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.run import bind, reserve, serve_all, url_of
 from lakepact.settings import Settings, without_password
 
@@ -35,6 +36,18 @@ def serve(
     base_path: Annotated[
         str | None, typer.Option("--base-path", metavar="PATH", help="What every path begins with, such as /catalog.")
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="MODES",
+            help="How callers are recognised: tokens, oidc or tokens,oidc. Default: none.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Listen beyond this machine although nobody is asked for a name."),
+    ] = None,
     multi_table_transactions: Annotated[
         bool | None,
         typer.Option(
@@ -53,8 +66,11 @@ def serve(
         data=data,
         workers=workers,
         base_path=base_path,
+        auth=auth,
+        insecure=insecure,
         multi_table_transactions=multi_table_transactions,
     )
+    check_exposed(settings)
     bound = bind(settings.host, settings.port)
     url = url_of(bound, settings.base_path)
     if settings.grpc_port is None:

@@ -102,6 +102,9 @@ CHANGES = {
     "abortTransaction",
     "renewTransaction",
     "putState",
+    "createToken",
+    "rotateToken",
+    "revokeToken",
 }
 
 
@@ -111,7 +114,7 @@ async def test_each_example_is_of_the_form_it_stands_for() -> None:
     for methods in document["paths"].values():
         for operation in methods.values():
             if "requestBody" in operation:
-                body = operation["requestBody"]["content"]["application/json"]
+                [body] = operation["requestBody"]["content"].values()
                 schema = {**body["schema"], "components": document["components"]}
                 validators(schema).validate(body["example"])
 
