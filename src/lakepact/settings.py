@@ -77,7 +77,7 @@ _MAY_BE_ZERO: Final = frozenset(
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "account_key", "access_key", "sas")
 _AUTH_MODES: Final = frozenset({"none", "tokens", "oidc"})
 _ASYMMETRIC: Final = frozenset(
-    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )
 _DEFAULTS: Final = KernelSettings()
 
@@ -297,7 +297,7 @@ class Settings(BaseSettings):
         default="", description="Where the issuer's keys are. Without it the issuer's own description says where."
     )
     oidc_algorithms: str = Field(
-        default="RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA",
+        default="RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA,Ed25519",
         description="How OIDC tokens may be signed, separated by commas. Asymmetric algorithms only.",
     )
     oidc_leeway_s: float = Field(

@@ -57,7 +57,8 @@ def test_every_update_and_requirement_that_is_understood_is_described() -> None:
 async def test_every_reference_leads_somewhere_and_every_part_is_used() -> None:
     document = await description()
     used = set(re.findall(r'"#/(components/\w+/[\w-]+)"', json.dumps(document)))
-    parts = {f"components/{kind}/{name}" for kind, named in document["components"].items() for name in named}
+    kinds = {kind: named for kind, named in document["components"].items() if kind != "securitySchemes"}
+    parts = {f"components/{kind}/{name}" for kind, named in kinds.items() for name in named}
     assert used == parts
     assert {operation.tag for operation in OPERATIONS.values()} == set(TAGS)
 

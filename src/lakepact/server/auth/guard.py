@@ -41,7 +41,7 @@ class Guard:
         self._bearers = bearers
         self._sessions = sessions
         self._limits = limits
-        self._failures = Buckets(FAILURES_PER_S, FAILURES_AT_ONCE, clock.monotonic_s)
+        self._failures = Buckets(FAILURES_PER_S, FAILURES_AT_ONCE, clock)
         self._on_unrecognised = on_unrecognised
 
     async def admit(self, route: Route, scope: Mapping[str, Any]) -> Principal | Response:

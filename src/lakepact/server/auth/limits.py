@@ -6,26 +6,26 @@ Whoever is let go starts with a full bucket again; to gain by it, an attacker ne
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
+
+from lakepact.kernel.ports import Clock
 
 MOST_CALLERS: Final = 10_000
 
 
 class Buckets:
-    def __init__(
-        self, per_s: float, burst: float, monotonic_s: Callable[[], float], *, most: int = MOST_CALLERS
-    ) -> None:
+    def __init__(self, per_s: float, burst: float, clock: Clock, *, most: int = MOST_CALLERS) -> None:
         self._per_s = per_s
         self._burst = max(burst, 1.0)
-        self._monotonic_s = monotonic_s
+        self._clock = clock
         self._most = most
         self._level: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
         """What is left in a bucket, and when that was so."""
 
     def take(self, who: Hashable) -> float:
         """Take one. 0 if there was one, else for how many seconds there will be none, and nothing is taken."""
-        now_s = self._monotonic_s()
+        now_s = self._clock.monotonic_s()
         left = self._left(who, now_s)
         if left < 1.0:
             return (1.0 - left) / self._per_s
@@ -37,7 +37,7 @@ class Buckets:
 
     def empty_for_s(self, who: Hashable) -> float:
         """For how many seconds there will be none; nothing is taken."""
-        left = self._left(who, self._monotonic_s())
+        left = self._left(who, self._clock.monotonic_s())
         return 0.0 if left >= 1.0 else (1.0 - left) / self._per_s
 
     def _left(self, who: Hashable, now_s: float) -> float:

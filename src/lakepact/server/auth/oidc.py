@@ -47,6 +47,8 @@ class OidcTokens:
             raise Unrecognised("the token is signed in a way that oidc_algorithms does not list")
         if kid is not None and (not isinstance(kid, str) or len(kid) > _MOST_KID):
             raise Unrecognised(_NOT_A_TOKEN)
+        if "crit" in header or "b64" in header:
+            raise Unrecognised("the token asks for more than this server understands of tokens (crit, b64)")
         key = await self._jwks.key(kid, algorithm)
         if key is None:
             raise Unrecognised("the token is signed with a key that its issuer does not have")

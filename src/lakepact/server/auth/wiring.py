@@ -62,7 +62,7 @@ def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metric
         clock,
         bearers=bearers,
         sessions=sessions,
-        limits=Buckets(per_s, burst, clock.monotonic_s) if per_s > 0 else None,
+        limits=Buckets(per_s, burst, clock) if per_s > 0 else None,
         on_unrecognised=metrics.unrecognised,
     )
     oauth = OAuthHandler(bearers if "tokens" in modes else None, keys, guard, clock, lifetime_s=settings.access_token_s)
