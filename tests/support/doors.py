@@ -24,6 +24,7 @@ class Door:
         self.service = service
         self.client = AsgiClient(service.asgi)
         self.tokens = tokens
+        self.grpc_port: int | None = None
 
     async def get(self, path: str, token: str | None = None, **headers: str) -> Answer:
         return await self.client.send("GET", path, headers=_headers(token, headers))
