@@ -1,8 +1,8 @@
 """`python -m tests.bench.load`: a load generator in a process of its own.
 
-Standard input brings one job as JSON: {host, port, seconds, clients: [{method, path, body}]}. Each client keeps one
-connection and sends its request again and again; `@N@` in a body becomes the number of the request. Standard output
-takes the figures: {requests, seconds, median_ms}.
+Standard input brings one job as JSON: {host, port, seconds, clients: [{method, path, body, headers}]}. Each client
+keeps one connection and sends its request again and again; `@N@` in a body becomes the number of the request. Standard
+output takes the figures: {requests, seconds, median_ms}.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Connection:
     async def to(cls, host: str, port: int) -> Connection:
         return cls(*await asyncio.open_connection(host, port, limit=1 << 24))
 
-    async def send(self, method: str, path: str, body: bytes) -> None:
+    async def send(self, method: str, path: str, body: bytes, headers: str = "") -> None:
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
         )
-        self._writer.write(head.encode() + b"\r\n\r\n" + body)
+        self._writer.write((head + headers).encode() + b"\r\n\r\n" + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")
         status = int(answer[9:12])
         at = answer.lower().find(b"content-length:")
@@ -71,10 +71,11 @@ class Connection:
 async def _client(job: dict[str, Any], client: dict[str, Any], taken: list[float], until: float) -> None:
     connection = await Connection.to(job["host"], job["port"])
     body, number = client.get("body") or "", 0
+    headers = "".join(f"\r\n{name}: {value}" for name, value in (client.get("headers") or {}).items())
     while time.perf_counter() < until:
         number += 1
         began = time.perf_counter()
-        await connection.send(client["method"], client["path"], body.replace("@N@", str(number)).encode())
+        await connection.send(client["method"], client["path"], body.replace("@N@", str(number)).encode(), headers)
         taken.append(time.perf_counter() - began)
 
 

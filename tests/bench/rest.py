@@ -36,13 +36,17 @@ SCHEMA = {
 class Lake:
     """The server under test, and what the bench does to it by hand."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None, process: int = 0) -> None:
         self.url = url
+        self.process = process
+        self._token = token
 
-    def send(self, method: str, path: str, body: Any = None) -> bytes:
+    def send(self, method: str, path: str, body: Any = None, media: str = "application/json") -> bytes:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
-        request.add_header("Content-Type", "application/json")
+        request.add_header("Content-Type", media)
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
         with urllib.request.urlopen(request) as answer:
             found: bytes = answer.read()
         return found
@@ -83,7 +87,8 @@ def set_main(number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def running(**settings: Any) -> Iterator[Lake]:
+def running(token: str | None = None, **settings: Any) -> Iterator[Lake]:
+    """A server, and a namespace in it; made with this token, if it asks for one."""
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
         given = json.dumps({"data": folder, **settings})
         with subprocess.Popen(
@@ -91,7 +96,7 @@ def running(**settings: Any) -> Iterator[Lake]:
         ) as process:
             try:
                 assert process.stdout is not None
-                lake = Lake(process.stdout.readline().strip())
+                lake = Lake(process.stdout.readline().strip(), token, process.pid)
                 lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
                 yield lake
             finally:
