@@ -449,11 +449,6 @@ class Settings(BaseSettings):
         """How callers are recognised. Empty: nobody is asked for a name."""
         return _modes(self.auth) - {"none"}
 
-    @property
-    def asks(self) -> bool:
-        """Whether a request is looked at before it is served: for a name, or for how many there are."""
-        return bool(self.auth_modes) or self.rate_limit_per_s > 0
-
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""
         default = Place(url=self.warehouse, options=self.warehouse_options)

@@ -189,7 +189,10 @@ async def test_a_server_that_asks_nobody_still_takes_no_forms_from_elsewhere() -
     async with opened(auth="none") as pages:
         assert (await pages.page("")).body == b"None "
         assert (await pages.change("", None)).status == 204
-        assert (await pages.change("", None, **{"Sec-Fetch-Site": "cross-site"})).status == 403
+        for path in ("/ui/change", "/v1/change"):
+            answer = await pages.change("", None, path, **{"Sec-Fetch-Site": "cross-site"})
+            assert answer.refusal == (403, "ForbiddenException")
+        assert (await pages.change("", None, "/v1/change", **{"Sec-Fetch-Site": "same-origin"})).status == 204
 
 
 async def test_a_session_ends_with_its_token_and_with_its_time(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:

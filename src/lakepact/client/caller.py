@@ -16,8 +16,8 @@ import orjson
 from lakepact.client.errors import Forbidden, Refused, Unauthorized, Unavailable, Unknown, refused
 from lakepact.client.http import Answer, Lost, NotSent, Transport
 from lakepact.client.machine import Machine, Retry, new_id
-from lakepact.client.tracing import trace_headers
 from lakepact.client.token import TokenSource
+from lakepact.client.tracing import trace_headers
 
 _MOST_FAILURES: Final = 3
 """Of a server that says 500: it may be a passing fault, and it may be one that only a person can mend."""

@@ -149,7 +149,7 @@ async def build(settings: Settings) -> Service:
             log_request=_log_request(opened),
             startup=startup,
             shutdown=shutdown,
-            admit=auth.guard.admit if settings.asks else None,
+            admit=auth.guard.admit,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port, auth)
@@ -315,7 +315,7 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, auth: Auth
         max_message_bytes=settings.max_body_bytes,
         log_request=_log_request(opened),
         tracing=opened.tracing,
-        admit=auth.guard.admit_call if settings.asks else None,
+        admit=auth.guard.admit_call,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from lakepact.access.principal import ANYONE, NOBODY, Principal
 from lakepact.kernel.ports import Clock
 from lakepact.server.auth.bearer import Bearers
-from lakepact.server.auth.errors import TooManyRequests, Unrecognised, challenge
+from lakepact.server.auth.errors import NotAllowed, TooManyRequests, Unrecognised, challenge
 from lakepact.server.auth.limits import Buckets
 from lakepact.server.auth.sessions import Sessions, is_page
 from lakepact.server.http import Response, json_response
@@ -56,6 +56,8 @@ class Guard:
             return principal
         except (Unrecognised, TooManyRequests) as error:
             return self.refused(error)
+        except NotAllowed as error:
+            return json_response({"error": error.to_json()}, error.code)
 
     async def admit_call(self, authorization: list[bytes], address: str) -> Principal:
         """The same for a gRPC call. Raises `Unrecognised` and `TooManyRequests`."""
@@ -98,6 +100,7 @@ class Guard:
     async def _asked(self, route: Route, scope: Mapping[str, Any], address: str) -> Principal | None:
         """None: a person who has to log in first."""
         if self._bearers is None:
+            _check_site(route, scope)
             return ANYONE
         if route.open:
             return NOBODY
@@ -129,6 +132,15 @@ def _bearer(authorization: list[bytes]) -> bytes:
     if scheme.lower() != b"bearer" or not text.strip():
         raise Unrecognised(f"the Authorization header has no bearer token; {_SEND_ONE}")
     return text.strip()
+
+
+def _check_site(route: Route, scope: Mapping[str, Any]) -> None:
+    """A server that asks nobody is reached by the browsers of its machine, whatever page they show: a page of another
+    site may look at nothing, but it could send something. Browsers say where a request comes from."""
+    if route.method in ("GET", "HEAD"):
+        return
+    if any(name == b"sec-fetch-site" and value in (b"cross-site", b"same-site") for name, value in scope["headers"]):
+        raise NotAllowed("this request comes from a page of another site, and is not answered")
 
 
 def address_of(scope: Mapping[str, Any]) -> str:
