@@ -85,7 +85,11 @@ async def test_claims_name_the_principal_as_the_settings_say(tmp_path: Path, iss
         oidc_audience="other, lakepact",
     )
     async with asking(tmp_path, **given) as door:
-        said = {"preferred_username": "al", "https://example.com/tenant": "acme", "realm_access": {"roles": ["r"]}}
+        said: dict[str, Any] = {
+            "preferred_username": "al",
+            "https://example.com/tenant": "acme",
+            "realm_access": {"roles": ["r"]},
+        }
         assert await door.who(issuer.token(**said)) == {
             "name": "al",
             "account": "acme",
