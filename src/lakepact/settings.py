@@ -44,8 +44,10 @@ RESERVED_WORDS: Final = frozenset(
         "reachable",
         "state",
         "tables",
+        "tokens",
         "transactions",
         "views",
+        "whoami",
     }
 )
 """No warehouse has one of these names. A path `/v1/<word>/...` has no prefix if the word is one of them; and the cells
@@ -73,6 +75,10 @@ _MAY_BE_ZERO: Final = frozenset(
     }
 )
 _SECRET_WORDS: Final = ("secret", "password", "token", "credential", "account_key", "access_key", "sas")
+_AUTH_MODES: Final = frozenset({"none", "tokens", "oidc"})
+_ASYMMETRIC: Final = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
+)
 _DEFAULTS: Final = KernelSettings()
 
 
@@ -289,6 +295,81 @@ class Settings(BaseSettings):
         default="info", description="What is logged: `debug`, `info`, `warning` or `error`."
     )
 
+    auth: str = Field(
+        default="none",
+        description="How callers are recognised: `tokens`, `oidc`, `tokens,oidc`, or `none`: all may do everything.",
+    )
+    insecure: bool = Field(
+        default=False, description="Whether to listen beyond this machine although nobody is asked for a name."
+    )
+    auth_secret: str = Field(
+        default="",
+        description="Mixed into the server's own signing keys: without it a copy of the store is enough to sign. "
+        "The same for all replicas.",
+    )
+    public_url: str = Field(
+        default="",
+        description="Where people reach the server, if elsewhere. With https, cookies are secure.",
+    )
+    open_metrics: bool = Field(default=False, description="Whether `/metrics` answers without a token.")
+    open_docs: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` answer without a token.")
+    expired_status: Literal[401, 419] = Field(
+        default=401, description="What an expired token is answered with. The specification prefers 401 and allows 419."
+    )
+    token_cache_s: float = Field(
+        default=5.0,
+        description="How long a token that was good is taken for good: a revoked one ends everywhere within this time.",
+        ge=0,
+        le=300,
+    )
+    token_grace_s: float = Field(
+        default=86_400.0, description="How long a rotated token's old secret still counts.", ge=0, allow_inf_nan=False
+    )
+    token_max_s: float = Field(
+        default=0.0, description="The longest life of an API token. 0: it may live for ever.", ge=0, allow_inf_nan=False
+    )
+    access_token_s: int = Field(
+        default=3_600, description="How long an access token lives that `/v1/oauth/tokens` gives out.", ge=1, le=86_400
+    )
+    session_s: float = Field(
+        default=43_200.0, description="How long somebody stays logged in to the web page.", gt=0, le=30 * 86_400
+    )
+    oidc_issuer: str = Field(default="", description="The issuer of OIDC tokens, exactly as their `iss` says it.")
+    oidc_audience: str = Field(
+        default="",
+        description="Audiences, separated by commas: a token must be for one of them.",
+    )
+    oidc_jwks_url: str = Field(
+        default="", description="Where the issuer's keys are. Without it the issuer's own description says where."
+    )
+    oidc_algorithms: str = Field(
+        default="RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA,Ed25519",
+        description="How OIDC tokens may be signed, separated by commas. Asymmetric algorithms only.",
+    )
+    oidc_leeway_s: float = Field(
+        default=60.0, description="How far the issuer's clock and ours may be apart.", ge=0, le=600
+    )
+    oidc_name_claim: str = Field(
+        default="sub", description="The claim that names the principal. Dots lead into objects.", min_length=1
+    )
+    oidc_account_claim: str = Field(
+        default="", description="The claim that names the account. Without it everybody is in account `default`."
+    )
+    oidc_groups_claim: str = Field(default="groups", description="The claim that lists the principal's groups.")
+    oidc_admin_groups: str = Field(
+        default="", description="Groups whose members administer their account, separated by commas."
+    )
+    rate_limit_per_s: float = Field(
+        default=0.0,
+        description="Requests a second that one principal may send to one process, or one address without a name. "
+        "0: no limit.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    rate_limit_burst: int = Field(
+        default=0, description="How many of them may come at once. 0: those of two seconds.", ge=0
+    )
+
     lease_s: float = _bound("lease_s")
     open_ttl_s: float = _bound("open_ttl_s")
     max_ttl_s: float = _bound("max_ttl_s")
@@ -342,6 +423,42 @@ class Settings(BaseSettings):
             raise ValueError("a base path is plain, and begins with a slash, as in /catalog")
         return path
 
+    @field_validator("auth")
+    @classmethod
+    def _are_modes(cls, value: str) -> str:
+        modes = _modes(value)
+        if not modes or not modes <= _AUTH_MODES or (len(modes) > 1 and "none" in modes):
+            raise ValueError("it is none, tokens, oidc, or tokens,oidc")
+        return ",".join(sorted(modes, reverse=True))
+
+    @field_validator("oidc_algorithms")
+    @classmethod
+    def _are_asymmetric(cls, value: str) -> str:
+        wrong = {one.strip() for one in value.split(",")} - _ASYMMETRIC
+        if wrong:
+            raise ValueError(f"only asymmetric algorithms can be listed: {', '.join(sorted(_ASYMMETRIC))}")
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_public_url(cls, value: str) -> str:
+        if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):
+            raise ValueError("it is a URL such as https://catalog.example.com")
+        return value
+
+    @field_validator("auth_secret")
+    @classmethod
+    def _is_long_enough(cls, value: str) -> str:
+        if value and len(value) < 32:
+            raise ValueError("it is at least 32 characters, from a random generator")
+        return value
+
+    @model_validator(mode="after")
+    def _names_its_issuer(self) -> Self:
+        if "oidc" in self.auth_modes and not (self.oidc_issuer and self.oidc_audience):
+            raise ValueError("auth = oidc needs oidc_issuer and oidc_audience: from whom, and for whom, a token is")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _follow(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -372,6 +489,11 @@ class Settings(BaseSettings):
         """Whether anything is kept in the folder `data`."""
         following = _following(self.data)
         return self.store == following["store"] or self.warehouse == following["warehouse"]
+
+    @property
+    def auth_modes(self) -> frozenset[str]:
+        """How callers are recognised. Empty: nobody is asked for a name."""
+        return _modes(self.auth) - {"none"}
 
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""
@@ -412,6 +534,7 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, Any]:
         """Every setting by name, fit for other people's eyes: no password, no key."""
         values = self.model_dump()
+        values["auth_secret"] = HIDDEN if self.auth_secret else ""
         values["store"] = without_password(self.store)
         values["store_options"] = _without_secrets(self.store_options)
         values["warehouse"] = without_password(self.warehouse)
@@ -427,6 +550,10 @@ class Settings(BaseSettings):
             for name, place in self.warehouses.items()
         }
         return values
+
+
+def _modes(auth: str) -> frozenset[str]:
+    return frozenset(one.strip() for one in auth.split(",") if one.strip())
 
 
 def without_password(url: str) -> str:

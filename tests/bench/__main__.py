@@ -6,7 +6,21 @@ import argparse
 import asyncio
 import time
 
-from tests.bench import collection, cuts, delta, latency, memory, mirrors, overlay, rest, rounds, spark, sql, vending
+from tests.bench import (
+    auth,
+    collection,
+    cuts,
+    delta,
+    latency,
+    memory,
+    mirrors,
+    overlay,
+    rest,
+    rounds,
+    spark,
+    sql,
+    vending,
+)
 from tests.bench.report import say
 
 SECTIONS = {
@@ -16,6 +30,7 @@ SECTIONS = {
     "cuts": cuts.run,
     "memory": memory.run,
     "rest": rest.run,
+    "auth": auth.run,
     "overlay": overlay.run,
     "delta": delta.run,
     "mirrors": mirrors.run,

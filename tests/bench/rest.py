@@ -6,6 +6,7 @@ The server and the load generator are processes of their own; fsync is on everyw
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -36,14 +37,23 @@ SCHEMA = {
 class Lake:
     """The server under test, and what the bench does to it by hand."""
 
-    def __init__(self, url: str, pid: int) -> None:
+    def __init__(self, url: str, token: str | None = None, process: int = 0) -> None:
         self.url = url
-        self.pid = pid
+        self.process = process
+        self._token = token
 
-    def send(self, method: str, path: str, body: Any = None) -> bytes:
+    @property
+    def processor_s(self) -> float:
+        """What the server has used so far. The name of its command, which may have spaces, ends with a bracket."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def send(self, method: str, path: str, body: Any = None, media: str = "application/json") -> bytes:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
-        request.add_header("Content-Type", "application/json")
+        request.add_header("Content-Type", media)
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
         with urllib.request.urlopen(request) as answer:
             found: bytes = answer.read()
         return found
@@ -84,7 +94,8 @@ def set_main(number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def running(**settings: Any) -> Iterator[Lake]:
+def running(token: str | None = None, **settings: Any) -> Iterator[Lake]:
+    """A server, and a namespace in it; made with this token, if it asks for one."""
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
         given = json.dumps({"data": folder, **settings})
         with subprocess.Popen(
@@ -92,7 +103,7 @@ def running(**settings: Any) -> Iterator[Lake]:
         ) as process:
             try:
                 assert process.stdout is not None
-                lake = Lake(process.stdout.readline().strip(), process.pid)
+                lake = Lake(process.stdout.readline().strip(), token, process.pid)
                 lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
                 yield lake
             finally:

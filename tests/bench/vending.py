@@ -6,9 +6,7 @@ is in the server's memory, as it is for every load but the first.
 
 from __future__ import annotations
 
-import os
 import statistics
-from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.load import load
@@ -67,15 +65,10 @@ def _loads(lake: Lake, snapshots: int) -> list[tuple[str, ...]]:
 
 def _loaded(lake: Lake, job: dict[str, Any], clients: int) -> tuple[float, float]:
     """Requests a second, and the processor's time that one takes the server: other work does not count there."""
-    before = _cpu_s(lake.pid)
+    before = lake.processor_s
     found = load(lake.url, [job] * clients, 1.0)
-    return found.per_second, (_cpu_s(lake.pid) - before) / found.requests
+    return found.per_second, (lake.processor_s - before) / found.requests
 
 
 def _medians(rounds: list[tuple[float, float]]) -> tuple[float, float]:
     return statistics.median(rate for rate, _ in rounds), statistics.median(cpu for _, cpu in rounds)
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -106,6 +106,7 @@ def with_names_from_a_pool(description: Any) -> Any:
         "view": [*VIEWS, "new"],
         "transaction": keys,
         "name": ["position", "new"],
+        "token": ["abcdefghijklmnop", "new"],
     }
     for methods in document["paths"].values():
         for operation in methods.values():
@@ -114,7 +115,8 @@ def with_names_from_a_pool(description: Any) -> Any:
                     parameter["schema"] = {"enum": pools[parameter["name"]]}
                     parameter.pop("example")
             if "requestBody" in operation:
-                operation["requestBody"]["content"]["application/json"].pop("example")
+                for body in operation["requestBody"]["content"].values():
+                    body.pop("example")
     parameters, schemas = document["components"]["parameters"], document["components"]["schemas"]
     parameters["idempotency-key"]["schema"] = {"enum": keys}
     parameters["prefer"]["schema"] = also({"type": "string"}, "return=representation")

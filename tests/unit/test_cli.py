@@ -216,6 +216,12 @@ def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
         assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)
 
 
+def test_serve_says_where_a_token_goes_if_it_asks_for_one() -> None:
+    text = "\n".join(announcement(Settings.load(auth="tokens"), "http://127.0.0.1:1234"))
+    assert text.count("$LAKEPACT_TOKEN") == 3
+    assert "AUTHORIZATION_TYPE" not in text
+
+
 def test_a_store_that_works_is_found_usable(store_url: str) -> None:
     assert "is usable" in run("store", "probe", store_url).output
     assert json.loads(run("store", "probe", store_url, "--json").output)["usable"] is True

@@ -231,7 +231,7 @@ async def test_text_that_stores_find_hard_is_kept_or_refused_on_any_store(anywhe
         assert loaded["p"] == text
 
 
-async def test_a_body_that_is_too_large_is_400_however_it_arrives(tmp_path: Path) -> None:
+async def test_a_body_that_is_too_large_is_413_however_it_arrives(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path, max_body_bytes=20_000) as wire:
         await _furnished(wire)
         before = await wire.load()
@@ -242,7 +242,7 @@ async def test_a_body_that_is_too_large_is_400_however_it_arrives(tmp_path: Path
             await wire.post(table_path(), parts=[large[:15_000], large[15_000:]]),
             await wire.post(table_path(), body=gzip.compress(large), headers=packed),
         ):
-            assert answer.refusal == (400, "BadRequestException")
+            assert answer.refusal == (413, "RequestTooLargeException")
             assert "max_body_bytes" in answer.error["message"]
         assert await wire.load() == before
         small = orjson.dumps({"requirements": [], "updates": [set_properties(a="b")]})

@@ -25,3 +25,6 @@ class Principal:
 
 ANYONE: Final = Principal(None, admin=True)
 """A server without authentication asks nobody for a name, and everybody may do everything."""
+
+NOBODY: Final = Principal(None)
+"""Somebody who was not asked for a name, at a door of a server that asks at all others: they may do nothing else."""

@@ -29,6 +29,7 @@ from lakepact.cli import (
     serve,
     store,
     tables,
+    tokens,
     transactions,
     tx,
     upkeep,
@@ -62,6 +63,7 @@ transactions_app = typer.Typer(
 tx_app = typer.Typer(help="Transactions over many statements, of a server.", no_args_is_help=True)
 mirror_app = typer.Typer(help="Copies of Delta tables for engines that do not ask a server.", no_args_is_help=True)
 namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
+tokens_app = typer.Typer(help="API tokens, in a store.", no_args_is_help=True)
 tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
 app.command("backup")(backup.backup)
@@ -88,6 +90,10 @@ tables_app.command("list")(tables.list_)
 tables_app.command("register")(tables.register)
 tables_app.command("rename")(tables.rename)
 tables_app.command("show")(tables.show)
+tokens_app.command("create")(tokens.create)
+tokens_app.command("list")(tokens.list_)
+tokens_app.command("revoke")(tokens.revoke)
+tokens_app.command("rotate")(tokens.rotate)
 tx_app.command("abort")(tx.abort)
 tx_app.command("begin")(tx.begin)
 tx_app.command("commit")(tx.commit)
@@ -104,6 +110,7 @@ app.add_typer(mirror_app, name="mirror")
 app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")
 app.add_typer(tables_app, name="tables")
+app.add_typer(tokens_app, name="tokens")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(tx_app, name="tx")
 

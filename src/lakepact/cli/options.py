@@ -9,7 +9,8 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 import typer
 
 from lakepact.client import Identifier, Lake, Name, Retry, Transaction, connect
-from lakepact.client.lake import TOKEN_VARIABLE, URI_VARIABLE
+from lakepact.client.lake import URI_VARIABLE
+from lakepact.client.token import TOKEN_VARIABLE
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
@@ -55,7 +56,10 @@ WarehouseName: TypeAlias = Annotated[
 ]
 
 Token: TypeAlias = Annotated[
-    str | None, typer.Option("--token", envvar=TOKEN_VARIABLE, show_envvar=True, help="A bearer token.")
+    str | None,
+    typer.Option(
+        "--token", envvar=TOKEN_VARIABLE, show_envvar=True, help="A bearer token; @FILE reads it from a file."
+    ),
 ]
 
 InTransaction: TypeAlias = Annotated[

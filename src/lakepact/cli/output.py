@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lakepact.catalog.errors import Refusal
 from lakepact.client import Conflict, Refused, Unavailable, Unknown
 from lakepact.errors import (
     Contended,
@@ -41,6 +42,7 @@ EXIT_CODES: Final[Sequence[tuple[type[LakepactError], int]]] = (
     (SnapshotTooOld, 3),
     (Conflict, 3),
     (Refused, 2),
+    (Refusal, 2),
     (Unavailable, 4),
     (Unknown, 6),
     (InvalidRequest, 2),

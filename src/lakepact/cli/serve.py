@@ -6,6 +6,7 @@ import typer
 
 from lakepact import __version__
 from lakepact.cli.options import StoreUrl
+from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.run import bind, reserve, serve_all, url_of
 from lakepact.settings import Settings, without_password
 
@@ -35,6 +36,18 @@ def serve(
     base_path: Annotated[
         str | None, typer.Option("--base-path", metavar="PATH", help="What every path begins with, such as /catalog.")
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="MODES",
+            help="How callers are recognised: tokens, oidc or tokens,oidc. Default: none.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Listen beyond this machine although nobody is asked for a name."),
+    ] = None,
     multi_table_transactions: Annotated[
         bool | None,
         typer.Option(
@@ -53,8 +66,11 @@ def serve(
         data=data,
         workers=workers,
         base_path=base_path,
+        auth=auth,
+        insecure=insecure,
         multi_table_transactions=multi_table_transactions,
     )
+    check_exposed(settings)
     bound = bind(settings.host, settings.port)
     url = url_of(bound, settings.base_path)
     if settings.grpc_port is None:
@@ -73,19 +89,24 @@ def _announce(settings: Settings, url: str) -> None:
 def announcement(settings: Settings, url: str) -> list[str]:
     """What is printed once the server answers: where it is, and one line to try for each engine."""
     name = settings.default_warehouse
+    asks = bool(settings.auth_modes)
     spark = (
         "spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
         " --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog"
         f" --conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={url}"
         f" --conf spark.sql.catalog.lake.warehouse={name} --conf spark.sql.defaultCatalog=lake"
+        + (' --conf spark.sql.catalog.lake.token="$LAKEPACT_TOKEN"' if asks else "")
     )
+    token = ", token='$LAKEPACT_TOKEN'" if asks else ""
     pyiceberg = (
         'python -c "from pyiceberg.catalog import load_catalog; '
-        f"print(load_catalog('lake', type='rest', uri='{url}', warehouse='{name}').list_namespaces())\""
+        f"print(load_catalog('lake', type='rest', uri='{url}', warehouse='{name}'{token}).list_namespaces())\""
     )
+    secret = "CREATE SECRET (TYPE iceberg, TOKEN '$LAKEPACT_TOKEN'); " if asks else ""
+    unasked = "" if asks else ", AUTHORIZATION_TYPE 'none'"
     duckdb = (
-        'duckdb -cmd "INSTALL iceberg; LOAD iceberg; '
-        f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')\""
+        f'duckdb -cmd "INSTALL iceberg; LOAD iceberg; {secret}'
+        f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}'{unasked})\""
     )
     grpc = [] if settings.grpc_port is None else [f"gRPC listens on {settings.host}:{settings.grpc_port}"]
     return [
@@ -93,7 +114,7 @@ def announcement(settings: Settings, url: str) -> list[str]:
         *grpc,
         f"Store {without_password(settings.store)}, "
         + ", ".join(f"warehouse {name} at {without_password(place.url)}" for name, place in settings.places().items()),
-        "Try it:",
+        "Try it:" if not asks else "Try it, with a token of `lakepact tokens create` in LAKEPACT_TOKEN:",
         f"  Spark      {spark}",
         f"  PyIceberg  {pyiceberg}",
         f"  DuckDB     {duckdb}",

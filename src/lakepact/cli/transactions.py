@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,7 +11,8 @@ from lakepact.cli.output import instant, print_json, print_rows
 from lakepact.errors import TransactionNotFound
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.model import State, TransactionRecord
-from lakepact.settings import Settings
+from lakepact.server.auth.keys import CELL as SIGNING_KEYS
+from lakepact.settings import HIDDEN, Settings
 
 
 def list_(
@@ -32,7 +34,7 @@ def list_(
         lambda cells: cells.transactions(state or (), created_before_ms=before_ms, after=after, limit=limit),
     )
     if json:
-        print_json(page)
+        print_json(replace(page, transactions=tuple(map(without_keys, page.transactions))))
         return
     print_rows(
         ("id", "state", "created", "decided", "written", "read"),
@@ -65,7 +67,7 @@ def show(
             f"no transaction {id} in this store; check --store, or its record is past the horizon"
         )
     if json:
-        print_json(record)
+        print_json(without_keys(record))
         return
     print_rows(("", ""), _facts(record))
     if record.moved:
@@ -78,6 +80,15 @@ def show(
     if record.reads:
         typer.echo("\nCells it depends on:")
         print_rows(("cell", "seen at"), [(read.key, str(read.revision)) for read in record.reads])
+
+
+def without_keys(record: TransactionRecord) -> TransactionRecord:
+    """The record, fit for other people's eyes: the server's own signing keys are left out."""
+    shown = tuple(
+        replace(write, value={"keys": HIDDEN}) if write.key == SIGNING_KEYS and write.value is not None else write
+        for write in record.writes
+    )
+    return replace(record, writes=shown)
 
 
 def _facts(record: TransactionRecord) -> list[tuple[str, str]]:

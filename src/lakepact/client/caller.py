@@ -16,6 +16,7 @@ import orjson
 from lakepact.client.errors import Forbidden, Refused, Unauthorized, Unavailable, Unknown, refused
 from lakepact.client.http import Answer, Lost, NotSent, Transport
 from lakepact.client.machine import Machine, Retry, new_id
+from lakepact.client.token import TokenSource
 from lakepact.client.tracing import trace_headers
 
 _MOST_FAILURES: Final = 3
@@ -49,7 +50,9 @@ class Caller:
         retry: Retry | None = None,
         prefix: str = "",
         transaction_id: str | None = None,
+        tokens: TokenSource | None = None,
     ) -> None:
+        self._tokens = tokens
         self.transport = transport
         self.machine = machine
         self.retry = retry or Retry()
@@ -68,6 +71,7 @@ class Caller:
             retry=self.retry,
             prefix=prefix,
             transaction_id=transaction_id,
+            tokens=self._tokens,
         )
 
     def read(
@@ -174,12 +178,27 @@ class Caller:
         about = {} if content is None else {"Content-Type": "application/json"}
         sent = {**self._headers, **trace_headers(), **about, **(headers or {})}
         try:
-            answer = self.transport.exchange(method, target, sent, content)
+            answer = self._exchanged(method, target, sent, content)
         except NotSent as error:
             return _Missed(str(error), heard=False)
         except Lost as error:
             return _Missed(str(error), heard=True)
         return _judged(answer)
+
+    def _exchanged(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
+        """The answer to the request with a token; to the request with a newer one, if that was refused."""
+        if self._tokens is None:
+            return self.transport.exchange(method, target, headers, content)
+        token = self._tokens.current()
+        answer = self.transport.exchange(method, target, {**headers, **_bearer(token)}, content)
+        newer = self._tokens.newer_than(token) if answer.status in (401, 419) else None
+        if newer is None:
+            return answer
+        return self.transport.exchange(method, target, {**headers, **_bearer(newer)}, content)
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _judged(answer: Answer) -> Answer | _Missed:

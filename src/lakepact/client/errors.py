@@ -156,6 +156,7 @@ _BY_STATUS: Final[Mapping[int, type[Refused]]] = {
     403: Forbidden,
     404: NotFound,
     406: Unsupported,
+    413: BadRequest,
     419: Unauthorized,
     422: BadRequest,
     501: Unsupported,

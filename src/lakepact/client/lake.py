@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from lakepact.client.namespaces import Namespaces
 from lakepact.client.place import Place
 from lakepact.client.state import States
 from lakepact.client.tables import Cut, Tables
+from lakepact.client.token import CREDENTIAL_VARIABLE, Credential, TokenSource, given_token, source_of
 from lakepact.client.transaction import Transaction
 from lakepact.client.transactions import COMMITTED, Isolation, Published, Transactions, Wish, published_of
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 URI_VARIABLE: Final = "LAKEPACT_URI"
-TOKEN_VARIABLE: Final = "LAKEPACT_TOKEN"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
 
 _FIRST_PAUSE_S: Final = 0.05
@@ -72,6 +72,8 @@ def connect(
     warehouse: str | None = None,
     token: str | None = None,
     *,
+    credential: str | None = None,
+    oauth2_server_uri: str | None = None,
     properties: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     retry: Retry | None = None,
@@ -82,19 +84,29 @@ def connect(
     """Connect to a catalog server.
 
     `uri` is where it listens, LAKEPACT_URI or http://127.0.0.1:8181 unless given; `warehouse` one of those it has, its
-    default one unless given; `token` a bearer token, LAKEPACT_TOKEN unless given. `properties` go to PyIceberg (access
-    to files, such as `s3.endpoint`), `headers` are sent with every request. `retry` bounds how long one request is
-    repeated, `connect_s` and `answer_s` how long a single attempt waits.
+    default one unless given; `token` a bearer token, or `@` and the path of a file that has one and is read again when
+    it changes: LAKEPACT_TOKEN or LAKEPACT_TOKEN_FILE unless given. With a `credential`, `id:secret`, the token is
+    fetched, and fetched again before it expires, from the server itself or from `oauth2_server_uri`:
+    LAKEPACT_CREDENTIAL unless given. `properties` go to PyIceberg (access to files, such as `s3.endpoint`), `headers`
+    are sent with every request. `retry` bounds how long one request is repeated, `connect_s` and `answer_s` how long a
+    single attempt waits.
 
     Raises `NotFound` for a warehouse that is not there, `Unavailable` if nobody answers.
     """
     uri = (uri or os.environ.get(URI_VARIABLE) or DEFAULT_URI).rstrip("/")
     transport = HttpTransport(uri, connect_s=connect_s, answer_s=answer_s, ssl_context=ssl_context)
-    return connected(
-        transport,
-        Place(uri, warehouse or "", token or os.environ.get(TOKEN_VARIABLE), headers or {}, properties or {}),
-        retry=retry,
+    if credential is None and not token:
+        credential = os.environ.get(CREDENTIAL_VARIABLE) or None
+    place = Place(
+        uri,
+        warehouse or "",
+        None if credential else given_token(token),
+        headers or {},
+        properties or {},
+        credential=credential,
+        oauth2_server_uri=oauth2_server_uri,
     )
+    return connected(transport, place, retry=retry)
 
 
 def connected(
@@ -105,21 +117,30 @@ def connected(
 
     client = f"lakepact-python/{__version__}"
     sent = {"User-Agent": client, "X-Client-Version": client, "Accept": "application/json", **place.headers}
-    if place.token is not None:
-        sent["Authorization"] = f"Bearer {place.token}"
+    machine = machine or ThisMachine()
     caller = Caller(
         transport,
-        machine or ThisMachine(),
+        machine,
         base_path=urlsplit(place.uri).path.rstrip("/"),
         headers=sent,
         retry=retry,
+        tokens=_tokens(place, transport, machine),
     )
     if "@" in place.warehouse:
         raise ValueError(f"{place.warehouse!r} is inside a transaction: connect to the warehouse, then lake.join(id)")
     config = caller.read("config", query={"warehouse": place.warehouse} if place.warehouse else None).json()
     prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", "")
-    place = Place(place.uri, place.warehouse or prefix, place.token, place.headers, place.properties)
-    return Lake(caller.inside(prefix), place)
+    return Lake(caller.inside(prefix), replace(place, warehouse=place.warehouse or prefix))
+
+
+def _tokens(place: Place, transport: Transport, machine: Machine) -> TokenSource | None:
+    if place.credential is None:
+        return None if place.token is None else source_of(place.token)
+    target = urlsplit(place.token_endpoint)
+    if place.oauth2_server_uri is not None:
+        transport = HttpTransport(place.token_endpoint)
+    path = target.path + (f"?{target.query}" if target.query else "")
+    return Credential(place.credential, transport, path, machine)
 
 
 class Lake:

@@ -14,6 +14,7 @@ import orjson
 
 from lakepact.client.names import document_of, shown
 from lakepact.client.place import Place
+from lakepact.client.token import source_of
 
 try:
     from pyiceberg.catalog.noop import NoopCatalog
@@ -35,8 +36,10 @@ _log = logging.getLogger(__name__)
 def rest_catalog(place: Place, warehouse: str, properties: Mapping[str, str] | None = None) -> RestCatalog:
     """A catalog of this warehouse, or of a transaction in it: `main@<id>`."""
     given = {f"header.{name}": value for name, value in place.headers.items()}
-    if place.token is not None:
-        given["token"] = place.token
+    if place.credential is not None:
+        given |= {"credential": place.credential, "oauth2-server-uri": place.token_endpoint}
+    elif place.token is not None:
+        given["token"] = source_of(place.token).current()
     given |= {**place.properties, **(properties or {}), "uri": place.uri, "warehouse": warehouse}
     return RestCatalog("lakepact", **given)
 

@@ -92,7 +92,9 @@ class _Lakes:
         session = int(jvm.java.lang.System.identityHashCode(spark._jsparkSession))
         if self._lake is None or session != self._session:
             plain = self._outside.plain
-            self._lake = connect(spark, plain.uri, plain.warehouse, plain.place.token)
+            self._lake = connect(
+                spark, plain.uri, plain.warehouse, plain.place.token, credential=plain.place.credential
+            )
             self._session = session
         return self._lake
 

@@ -27,6 +27,8 @@ from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
+from lakepact.server.auth.exposure import check_exposed
+from lakepact.server.auth.wiring import Auth, auth_of
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
 from lakepact.server.logs import RequestLines
@@ -82,6 +84,9 @@ class Service:
     routes: tuple[Route, ...]
     draining: Draining
     upkeep: Runner
+    auth: Auth
+    """Who is asking. Pages need its sessions."""
+
     grpc: GrpcServer | None
     """Not started yet, if the settings ask for it."""
 
@@ -104,14 +109,17 @@ async def build(settings: Settings) -> Service:
             warehouses=list(opened.warehouses),
             metrics=opened.metrics,
             draining=draining,
+            open_metrics=settings.open_metrics,
         )
+        auth = auth_of(settings, opened.store, opened.clock, opened.rng, opened.metrics)
         catalogs, watch = _catalogs(opened)
         mirrors = watch.mirrors
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)
         delegation = _delegation(opened, stack)
-        served = (*health.routes(), *_catalog_routes(settings, catalogs, mirrors, delegation))
-        routes = (*served, *docs_routes(served, base_path=settings.base_path))
+        served = (*health.routes(), *auth.routes, *_catalog_routes(settings, catalogs, mirrors, delegation))
+        described = docs_routes(served, base_path=settings.base_path, open=settings.open_docs)
+        routes = tuple(auth.sessions.protect(route) for route in (*served, *described))
         lease = Lease(
             opened.store,
             opened.clock,
@@ -144,12 +152,13 @@ async def build(settings: Settings) -> Service:
             log_request=_log_request(opened),
             startup=startup,
             shutdown=shutdown,
+            admit=auth.guard.admit,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
-        grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port)
+        grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port, auth)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, grpc, stack.pop_all())
+        return Service(asgi, routes, draining, runner, auth, grpc, stack.pop_all())
     raise AssertionError("unreachable")
 
 
@@ -307,7 +316,7 @@ def _catalog_routes(
     )
 
 
-def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcServer:
+def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, auth: Auth) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
     try:
         from lakepact.server.grpc.server import GrpcServer
@@ -323,6 +332,7 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int) -> GrpcSer
         max_message_bytes=settings.max_body_bytes,
         log_request=_log_request(opened),
         tracing=opened.tracing,
+        admit=auth.guard.admit_call,
     )
 
 
@@ -336,6 +346,7 @@ def _on_error(error: Exception, request: Request) -> Response:
 
 
 def _check(settings: Settings) -> None:
+    check_exposed(settings)
     memory = [url for url in (settings.store, *(place.url for place in settings.places().values())) if _memory(url)]
     if memory and settings.workers > 1:
         raise InvalidSetting("several workers cannot share memory://; use one worker, or another store and warehouse")

@@ -21,9 +21,10 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
+from lakepact.access import ANYONE, Principal
 from lakepact.server.http import Request, Response, error_response
 from lakepact.server.metrics import UNMATCHED, Metrics
-from lakepact.server.routing import BadPath, Match, Router, UnknownPath, WrongMethod
+from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -31,6 +32,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 OnError: TypeAlias = Callable[[Exception, Request], Response]
 Hook: TypeAlias = Callable[[], Awaitable[None]]
+Admit: TypeAlias = Callable[[Route, Scope], Awaitable[Principal | Response]]
+"""Who asks for this, or what they are told instead of an answer."""
 
 BAD_REQUEST: Final = "BadRequestException"
 TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
@@ -82,7 +85,10 @@ class Application:
         log_request: Callable[[dict[str, Any]], None] | None = None,
         startup: Hook | None = None,
         shutdown: Hook | None = None,
+        admit: Admit | None = None,
     ) -> None:
+        """Without `admit` nobody is asked for a name."""
+        self._admit = admit
         self._router = router
         self._metrics = metrics
         metrics.operations_are(route.operation for route in router.routes)
@@ -106,11 +112,15 @@ class Application:
         operation, status = UNMATCHED, 500
         request_id, headers = self._sight(scope["headers"])
         response: Response | None = None
+        principal = ANYONE
         try:
             try:
                 match = self._matched(scope)
                 operation = match.route.operation
-                response = await self._handled(match, scope, headers, receive, request_id)
+                # Before the body is read: strangers send none that we keep.
+                if self._admit is not None:
+                    principal = await self._admitted(self._admit, match, scope, request_id)
+                response = await self._handled(match, scope, headers, receive, request_id, principal)
             except _Refused as refused:
                 response = refused.response
             except _ClientGone:
@@ -122,7 +132,7 @@ class Application:
             seconds = time.perf_counter() - began
             self._metrics.request_ended(operation, status, seconds)
             if self._log_request:
-                self._log_request(_line(scope, operation, status, seconds, request_id, response))
+                self._log_request(_line(scope, operation, status, seconds, request_id, response, principal))
 
     # --- the request ---
 
@@ -149,21 +159,27 @@ class Application:
         except BadPath as error:
             raise _Refused(error_response(400, BAD_REQUEST, str(error))) from None
 
+    async def _admitted(self, admit: Admit, match: Match, scope: Scope, request_id: str) -> Principal:
+        try:
+            found = await admit(match.route, scope)
+        except Exception as error:
+            request = _request(match, scope, b"", request_id, ANYONE)
+            raise _Refused(self._explained(error, request, match.route.operation)) from None
+        if isinstance(found, Response):
+            raise _Refused(found)
+        return found
+
     async def _handled(
-        self, match: Match, scope: Scope, headers: dict[bytes, bytes], receive: Receive, request_id: str
+        self,
+        match: Match,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        request_id: str,
+        principal: Principal,
     ) -> Response:
-        method = scope["method"]
-        body = await self._body(headers, receive) if method in _WITH_BODY else b""
-        request = Request(
-            method=method,
-            raw_path=match.raw_path,
-            params=match.params,
-            segments=match.segments,
-            query_string=scope["query_string"].decode("latin-1"),
-            raw_headers=scope["headers"],
-            body=body,
-            id=request_id,
-        )
+        body = await self._body(headers, receive) if scope["method"] in _WITH_BODY else b""
+        request = _request(match, scope, body, request_id, principal)
         try:
             return await match.route.handler(request)
         except Exception as error:
@@ -231,7 +247,7 @@ class Application:
             f"the body is larger than {self._max_body_bytes:,} bytes (max_body_bytes). Send less in one request, or "
             f"have the setting raised"
         )
-        return _Refused(error_response(400, BAD_REQUEST, text, _CLOSE))
+        return _Refused(error_response(413, "RequestTooLargeException", text, _CLOSE))
 
     def _unpacked(self, body: bytes, encoding: bytes) -> bytes:
         name = encoding.strip().lower()
@@ -301,8 +317,30 @@ class Application:
             await send({"type": f"lifespan.{stage}.complete"})
 
 
+def _request(match: Match, scope: Scope, body: bytes, request_id: str, principal: Principal) -> Request:
+    client = scope.get("client")
+    return Request(
+        method=scope["method"],
+        raw_path=match.raw_path,
+        params=match.params,
+        segments=match.segments,
+        query_string=scope["query_string"].decode("latin-1"),
+        raw_headers=scope["headers"],
+        body=body,
+        id=request_id,
+        principal=principal,
+        address=client[0] if client else "",
+    )
+
+
 def _line(
-    scope: Scope, operation: str, status: int, seconds: float, request_id: str, response: Response | None
+    scope: Scope,
+    operation: str,
+    status: int,
+    seconds: float,
+    request_id: str,
+    response: Response | None,
+    principal: Principal,
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "method": scope["method"],
@@ -311,6 +349,8 @@ def _line(
         "duration_ms": round(seconds * 1000, 2),
         "request_id": request_id,
     }
+    if principal.name is not None:
+        fields["principal"] = principal.name
     if operation == UNMATCHED:
         fields["path"] = scope["path"][:200]
     for name, value in response.headers if response is not None else ():

@@ -49,6 +49,7 @@ class Health:
         metrics: Metrics,
         draining: Draining,
         read_within_s: float = READ_WITHIN_S,
+        open_metrics: bool = True,
     ) -> None:
         self._store = store
         self._store_kind = store_kind
@@ -56,13 +57,14 @@ class Health:
         self._metrics = metrics
         self._draining = draining
         self._read_within_s = read_within_s
+        self._open_metrics = open_metrics
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/livez", "livez", self._livez),
-            Route("GET", "/readyz", "readyz", self._readyz),
-            Route("GET", "/health", "health", self._health),
-            Route("GET", "/metrics", "metrics", self._scrape),
+            Route("GET", "/livez", "livez", self._livez, open=True),
+            Route("GET", "/readyz", "readyz", self._readyz, open=True),
+            Route("GET", "/health", "health", self._health, open=True),
+            Route("GET", "/metrics", "metrics", self._scrape, open=self._open_metrics),
         ]
 
     async def unready(self) -> str | None:

@@ -60,6 +60,9 @@ class Request:
     principal: Principal = ANYONE
     """Who sent it."""
 
+    address: str = ""
+    """Where it came from: a client, or the proxy in front of us."""
+
     @property
     def query(self) -> Mapping[str, str]:
         """The query's fields. If one is given twice, the first counts."""

@@ -38,6 +38,7 @@ _MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
 
 _LAGS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 30_000, 60_000, 300_000)
 _ENGINES: Final = ("delta_log", "duckdb")
+_UNRECOGNISED: Final = ("missing", "wrong", "expired", "limited")
 _KINDS_OF_FAILURE: Final = ("error", "conflict", "dead")
 _RECONCILED: Final = ("written", "late", "damaged", "unreadable", "failed")
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -156,6 +157,13 @@ class Metrics:
         self._mirror_failures = {
             (engine, kind): failures.labels(engine, kind) for engine in _ENGINES for kind in _KINDS_OF_FAILURE
         }
+        unrecognised = Counter(
+            "lakepact_unrecognised",
+            "Requests turned away unread, by reason: missing, wrong or expired (a token), or limited (too many).",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._unrecognised = {reason: unrecognised.labels(reason) for reason in _UNRECOGNISED}
         self._requests: dict[str, list[Counter]] = {}
         self._seconds: dict[str, Histogram] = {}
         self.operations_are(())
@@ -194,6 +202,9 @@ class Metrics:
 
     def commit_conflicted(self) -> None:
         self._conflicts.inc()
+
+    def unrecognised(self, reason: str) -> None:
+        self._unrecognised[reason].inc()
 
     def mirror_lagged(self, engine: str, milliseconds: float) -> None:
         self._lags[engine].observe(milliseconds)

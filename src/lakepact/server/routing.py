@@ -60,6 +60,8 @@ class Route:
     """The operation's name in logs and metrics: the specification's operationId where there is one."""
 
     handler: Handler
+    open: bool = False
+    """Whether it answers without asking who it is."""
 
 
 class Match(NamedTuple):

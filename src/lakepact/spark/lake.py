@@ -41,25 +41,38 @@ _KEPT_S: Final = 600.0
 
 
 def connect(
-    spark: SparkSession, uri: str | None = None, warehouse: str | None = None, token: str | None = None
+    spark: SparkSession,
+    uri: str | None = None,
+    warehouse: str | None = None,
+    token: str | None = None,
+    *,
+    credential: str | None = None,
+    oauth2_server_uri: str | None = None,
 ) -> SparkLake:
     """The lake of a session that is running: one of `lakepact.spark.session`, or your own.
 
-    `uri`, `warehouse` and `token` are those of the session's current catalog, or of its only one at a REST server,
-    unless given. Raises `InvalidSetting` for a session without the right Iceberg runtime, and what the client raises.
+    `uri`, `warehouse`, `token` and `credential` are those of the session's current catalog, or of its only one at a
+    REST server, unless given. Raises `InvalidSetting` for a session without the right Iceberg runtime, and what the
+    client raises.
     """
     check_session(spark)
     catalogs = rest_catalogs(spark.conf.getAll)
     if uri is None:
         current = chosen_catalog(catalogs, spark.catalog.currentCatalog())
         headers = current.headers
-        uri, warehouse, token = current.uri, warehouse or current.warehouse, token or current.token
+        uri, warehouse = current.uri, warehouse or current.warehouse
+        if not token and credential is None:
+            token, credential = current.token, current.credential
+            oauth2_server_uri = oauth2_server_uri or _elsewhere(current)
     else:
         uri, headers, current = uri.rstrip("/"), {}, None
-    plain = lakepact.client.connect(uri, warehouse, token, headers=headers)
+    plain = lakepact.client.connect(
+        uri, warehouse, token, credential=credential, oauth2_server_uri=oauth2_server_uri, headers=headers
+    )
     own = [catalog for catalog in catalogs if _is_at(catalog, plain, warehouse)]
     if not own:
-        own = [catalog_settings(_free_name(spark, plain), plain.uri, plain.warehouse, token)]
+        place = plain.place
+        own = [catalog_settings(_free_name(spark, plain), place.uri, place.warehouse, place.token, place.credential)]
     own.sort(key=lambda catalog: (catalog is not current, catalog.name))
     return SparkLake(spark, plain, tuple(own))
 
@@ -194,8 +207,22 @@ def _is_at(catalog: CatalogSettings, plain: Lake, asked: str | None) -> bool:
         return catalog.warehouse == plain.warehouse
     if asked is None:
         return True
-    with lakepact.client.connect(catalog.uri, None, catalog.token, headers=catalog.headers) as default:
+    with lakepact.client.connect(
+        catalog.uri,
+        None,
+        catalog.token,
+        credential=catalog.credential,
+        oauth2_server_uri=_elsewhere(catalog),
+        headers=catalog.headers,
+    ) as default:
         return default.warehouse == plain.warehouse
+
+
+def _elsewhere(catalog: CatalogSettings) -> str | None:
+    """The place at which the catalog's credential is exchanged, if it is not the server itself."""
+    place = catalog.oauth2_server_uri
+    # Iceberg takes a path for one below the server's address.
+    return place if place and "://" in place and not place.startswith(f"{catalog.uri}/") else None
 
 
 def _free_name(spark: SparkSession, plain: Lake) -> str:

@@ -20,6 +20,7 @@ def session(
     warehouse: str = "main",
     catalog: str = DEFAULT_CATALOG,
     token: str | None = None,
+    credential: str | None = None,
     jars: str | Path | None = None,
     app_name: str = "lakepact",
     **settings: str,
@@ -29,7 +30,7 @@ def session(
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
     """
-    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars)
+    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:
         # Before anything is set: a session that cannot be used is left as it is.
@@ -52,10 +53,12 @@ def configure(
     warehouse: str = "main",
     catalog: str = DEFAULT_CATALOG,
     token: str | None = None,
+    credential: str | None = None,
     jars: str | Path | None = None,
 ) -> SparkSession.Builder:
     """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
-    return _configured(builder, conf(uri, warehouse=warehouse, catalog=catalog, token=token, jars=jars))
+    own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
+    return _configured(builder, own)
 
 
 def check_session(spark: SparkSession) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lakepact.client.token import CREDENTIAL_VARIABLE, given_token, text_of
 from lakepact.errors import InvalidSetting
 from lakepact.spark.runtimes import (
     DELTA_CATALOG,
@@ -28,6 +30,9 @@ PACKAGES: Final = "spark.jars.packages"
 
 # Nothing is cached in a catalog: a publish changes tables behind Spark's back.
 UNCACHED: Final[Mapping[str, str]] = {"cache-enabled": "false", "rest-metrics-reporting-enabled": "false"}
+
+REDACTED: Final = "spark.redaction.regex"
+_SECRETS: Final = "(?i)secret|password|token|access[.]?key|credential"
 
 _LISTS: Final = (EXTENSIONS, PACKAGES, "spark.jars", "spark.jars.excludes")
 """Settings that are lists, to which others may have added something."""
@@ -54,6 +59,14 @@ class CatalogSettings:
         return self.options.get("token")
 
     @property
+    def credential(self) -> str | None:
+        return self.options.get("credential")
+
+    @property
+    def oauth2_server_uri(self) -> str | None:
+        return self.options.get("oauth2-server-uri")
+
+    @property
     def headers(self) -> dict[str, str]:
         start = "header."
         return {key.removeprefix(start): value for key, value in self.options.items() if key.startswith(start)}
@@ -71,9 +84,16 @@ class CatalogSettings:
         return {prefix: SPARK_CATALOG, **{f"{prefix}.{key}": value for key, value in self.options.items()}}
 
 
-def catalog_settings(name: str, uri: str, warehouse: str, token: str | None = None) -> CatalogSettings:
+def catalog_settings(
+    name: str, uri: str, warehouse: str, token: str | None = None, credential: str | None = None
+) -> CatalogSettings:
     options = {"type": "rest", "uri": uri, "warehouse": warehouse, **UNCACHED}
-    return CatalogSettings(name, options if token is None else {**options, "token": token})
+    if credential is not None:
+        # Without this Iceberg guesses the same, and complains.
+        options |= {"credential": credential, "oauth2-server-uri": f"{uri.rstrip('/')}/v1/oauth/tokens"}
+    elif token is not None:
+        options["token"] = text_of(token) or ""
+    return CatalogSettings(name, options)
 
 
 def rest_catalogs(settings: Mapping[str, str]) -> tuple[CatalogSettings, ...]:
@@ -112,14 +132,18 @@ def conf(
     warehouse: str = "main",
     catalog: str = DEFAULT_CATALOG,
     token: str | None = None,
+    credential: str | None = None,
     jars: str | Path | None = None,
     spark_version: str | None = None,
 ) -> dict[str, str]:
     """Every setting for a session that uses Lakepact as catalog `lake`, the default one.
 
     `jars` is a folder with the runtimes, for networks without a registry; otherwise Spark fetches them by their Maven
-    coordinates, once, and keeps them. `spark_version` is that of the installed PySpark unless given.
+    coordinates, once, and keeps them. `spark_version` is that of the installed PySpark unless given. `token` and
+    `credential` are as for `lakepact.connect`; with neither, they are those of the environment.
     """
+    if credential is None and not token:
+        token, credential = given_token(None), os.environ.get(CREDENTIAL_VARIABLE) or None
     if spark_version is None:
         import pyspark
 
@@ -128,7 +152,9 @@ def conf(
     settings = {
         EXTENSIONS: ICEBERG_EXTENSIONS,
         "spark.sql.defaultCatalog": catalog,
-        **catalog_settings(catalog, uri, warehouse, token).to_conf(),
+        **catalog_settings(catalog, uri, warehouse, token, credential).to_conf(),
+        # Spark shows its settings to whoever sees its pages, and knows tokens for secrets, but not credentials.
+        **({} if credential is None else {REDACTED: _SECRETS}),
     }
     # Without Delta's own catalog as the session's, Delta refuses to read or write anything.
     delta = {EXTENSIONS: f"{ICEBERG_EXTENSIONS},{DELTA_EXTENSIONS}", SESSION_CATALOG: DELTA_CATALOG}

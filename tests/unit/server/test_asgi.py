@@ -198,7 +198,7 @@ async def test_a_body_beyond_the_bound_is_refused_by_the_settings_name(
 ) -> None:
     world = World()
     answer = await world.answer("POST", "/echo", parts, headers)
-    assert (answer.status, answer.error["type"]) == (400, "BadRequestException")
+    assert (answer.status, answer.error["type"]) == (413, "RequestTooLargeException")
     assert "max_body_bytes" in answer.error["message"]
     assert (b"connection", b"close") in answer.headers
     assert not world.requests

@@ -57,7 +57,8 @@ def test_every_update_and_requirement_that_is_understood_is_described() -> None:
 async def test_every_reference_leads_somewhere_and_every_part_is_used() -> None:
     document = await description()
     used = set(re.findall(r'"#/(components/\w+/[\w-]+)"', json.dumps(document)))
-    parts = {f"components/{kind}/{name}" for kind, named in document["components"].items() for name in named}
+    kinds = {kind: named for kind, named in document["components"].items() if kind != "securitySchemes"}
+    parts = {f"components/{kind}/{name}" for kind, named in kinds.items() for name in named}
     assert used == parts
     assert {operation.tag for operation in OPERATIONS.values()} == set(TAGS)
 
@@ -102,6 +103,9 @@ CHANGES = {
     "abortTransaction",
     "renewTransaction",
     "putState",
+    "createToken",
+    "rotateToken",
+    "revokeToken",
 }
 
 
@@ -111,7 +115,7 @@ async def test_each_example_is_of_the_form_it_stands_for() -> None:
     for methods in document["paths"].values():
         for operation in methods.values():
             if "requestBody" in operation:
-                body = operation["requestBody"]["content"]["application/json"]
+                [body] = operation["requestBody"]["content"].values()
                 schema = {**body["schema"], "components": document["components"]}
                 validators(schema).validate(body["example"])
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import structlog
@@ -17,6 +17,7 @@ from google.protobuf import message_factory
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from lakepact.access import ANYONE, Principal
 from lakepact.errors import InvalidSetting, LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
@@ -33,6 +34,9 @@ _OPERATION: Final = "grpc{}"
 
 _LAST_WORDS_S: Final = 1.0
 
+Admit: TypeAlias = Callable[[list[bytes], str], Awaitable[Principal]]
+"""From the call's `authorization` and its address to who it is. Raises to turn them away."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -47,7 +51,10 @@ class GrpcServer:
         max_message_bytes: int,
         log_request: Callable[[dict[str, Any]], None] | None = None,
         tracing: Tracing | None = None,
+        admit: Admit | None = None,
     ) -> None:
+        """Without `admit` nobody is asked for a name."""
+        self._admit = admit
         self._handlers = service.handlers()
         self._host = host
         self._port = port
@@ -117,7 +124,7 @@ class GrpcServer:
 
         async def call(request: Any, context: Any) -> Any:
             # Shielded: the call may be cancelled, the work may not.
-            task = asyncio.create_task(self._traced(self._answer(name, handler, request, _source(context)), context))
+            task = asyncio.create_task(self._traced(self._answer(name, handler, request, context), context))
             self._work.add(task)
             task.add_done_callback(self._work.discard)
             answer, failure = await asyncio.shield(task)
@@ -138,13 +145,16 @@ class GrpcServer:
         with self._tracing.request(dict(context.invocation_metadata() or ())):
             return await work
 
-    async def _answer(self, name: str, handler: Handler, request: Any, source: JsonObject) -> tuple[Any, Any]:
+    async def _answer(self, name: str, handler: Handler, request: Any, context: Any) -> tuple[Any, Any]:
         """The answer, or the status of a call that failed."""
         began = time.perf_counter()
         self._metrics.request_began()
-        code, failure, answer = grpc.StatusCode.OK, None, None
+        code, failure, answer, who = grpc.StatusCode.OK, None, None, ANYONE
+        metadata = [(str(key), value) for key, value in context.invocation_metadata() or ()]
         try:
-            answer = await handler(request, source)
+            if self._admit is not None:
+                who = await self._admit(_authorization(metadata), _address(context.peer()))
+            answer = await handler(request, _source(metadata, who), who)
         except Exception as error:
             if not isinstance(error, LakepactError):
                 _log.error("a gRPC call failed", operation=name, exc_info=error)
@@ -159,11 +169,22 @@ class GrpcServer:
                 "status": code.name,
                 "duration_ms": round(seconds * 1000, 2),
             }
+            if who.name is not None:
+                line["principal"] = who.name
             transaction = getattr(answer, "transaction", None)
             self._log_request(line if transaction is None else {**line, "transaction_id": transaction.transaction_id})
         return answer, failure
 
 
-def _source(context: Any) -> JsonObject:
-    metadata = dict(context.invocation_metadata() or ())
-    return {"kind": "grpc", "client": metadata.get("user-agent"), "principal": None}
+def _source(metadata: list[tuple[str, Any]], who: Principal) -> JsonObject:
+    return {"kind": "grpc", "client": dict(metadata).get("user-agent"), "principal": who.name}
+
+
+def _authorization(metadata: list[tuple[str, Any]]) -> list[bytes]:
+    sent = [value for key, value in metadata if key == "authorization"]
+    return [value if isinstance(value, bytes) else str(value).encode() for value in sent]
+
+
+def _address(peer: str) -> str:
+    """From `ipv4:127.0.0.1:1234`, or `ipv6:[::1]:1234` with its brackets encoded: without the port, which changes."""
+    return peer.partition(":")[2].rpartition(":")[0] or peer

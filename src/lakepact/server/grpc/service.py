@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from lakepact.access import Principal
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.errors import AnswerLost, Refusal
 from lakepact.catalog.overlay import ClosedTransaction
@@ -22,8 +23,8 @@ from lakepact.v1 import transactions_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"].full_name
 
-Handler: TypeAlias = Callable[[Any, JsonObject], Awaitable[Any]]
-"""From a message, and who sent it, to the answer."""
+Handler: TypeAlias = Callable[[Any, JsonObject, Principal], Awaitable[Any]]
+"""From a message, what sent it, and who did, to the answer."""
 
 
 class TransactionsService:
@@ -42,7 +43,9 @@ class TransactionsService:
             "ListTransactions": self._list,
         }
 
-    async def _begin(self, request: pb.BeginTransactionRequest, source: JsonObject) -> pb.BeginTransactionResponse:
+    async def _begin(
+        self, request: pb.BeginTransactionRequest, source: JsonObject, who: Principal
+    ) -> pb.BeginTransactionResponse:
         catalog = self._catalog(request.warehouse)
         key = requests.key_of(request.idempotency_key)
         name = catalog.warehouse.name
@@ -58,7 +61,7 @@ class TransactionsService:
         return pb.BeginTransactionResponse(transaction=transaction_of(record, name))
 
     async def _prepare(
-        self, request: pb.PrepareTransactionRequest, source: JsonObject
+        self, request: pb.PrepareTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.PrepareTransactionResponse:
         catalog, record = await self._asked(request)
         key = requests.key_of(request.idempotency_key)
@@ -74,7 +77,9 @@ class TransactionsService:
             await _check_ended(catalog, record.id, refusal)
         return pb.PrepareTransactionResponse(transaction=await _shown(catalog, record.id))
 
-    async def _commit(self, request: pb.CommitTransactionRequest, source: JsonObject) -> pb.CommitTransactionResponse:
+    async def _commit(
+        self, request: pb.CommitTransactionRequest, source: JsonObject, who: Principal
+    ) -> pb.CommitTransactionResponse:
         requests.key_of(request.idempotency_key)
         catalog, record = await self._asked(request)
         if record.state is State.OPEN:
@@ -90,16 +95,22 @@ class TransactionsService:
             # Whatever it is, it must not sound as if nothing had happened.
             raise AnswerLost(done.transaction_id, error) from error
 
-    async def _abort(self, request: pb.AbortTransactionRequest, source: JsonObject) -> pb.AbortTransactionResponse:
+    async def _abort(
+        self, request: pb.AbortTransactionRequest, source: JsonObject, who: Principal
+    ) -> pb.AbortTransactionResponse:
         catalog, record = await self._asked(request)
         await catalog.transactions.abort(record.id)
         return pb.AbortTransactionResponse(transaction=await _shown(catalog, record.id))
 
-    async def _get(self, request: pb.GetTransactionRequest, source: JsonObject) -> pb.GetTransactionResponse:
+    async def _get(
+        self, request: pb.GetTransactionRequest, source: JsonObject, who: Principal
+    ) -> pb.GetTransactionResponse:
         catalog, record = await self._asked(request)
         return pb.GetTransactionResponse(transaction=await _shown(catalog, record.id))
 
-    async def _list(self, request: pb.ListTransactionsRequest, source: JsonObject) -> pb.ListTransactionsResponse:
+    async def _list(
+        self, request: pb.ListTransactionsRequest, source: JsonObject, who: Principal
+    ) -> pb.ListTransactionsResponse:
         catalog = self._catalog(request.warehouse)
         states, size = requests.states_of(request.states), requests.page_size_of(request.page_size)
         page = await catalog.transactions.list(states, request.page_token or None, size)

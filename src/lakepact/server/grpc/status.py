@@ -2,6 +2,9 @@
 
 INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED
                       refused: nothing happened
+UNAUTHENTICATED, PERMISSION_DENIED
+                      refused for who asked: nothing happened
+RESOURCE_EXHAUSTED    asked too often: nothing happened, come back after the time that the details say
 UNAVAILABLE           nothing happened yet: send it again after the time that the details say
 UNKNOWN               it may have happened: ask with GetTransaction, or send the same again
 INTERNAL              stored state contradicts itself: a person must look
@@ -32,6 +35,7 @@ from lakepact.errors import (
     TransactionNotFound,
     WrongState,
 )
+from lakepact.server.auth.errors import TooManyRequests
 from lakepact.server.grpc.requests import BadField
 
 DOMAIN: Final = "lakepact"
@@ -39,15 +43,22 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 
 _BY_HTTP: Final = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
     406: grpc.StatusCode.UNIMPLEMENTED,
     409: grpc.StatusCode.ABORTED,
+    419: grpc.StatusCode.UNAUTHENTICATED,
     422: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _TO_HTTP: Final = {
     grpc.StatusCode.OK: 200,
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.UNIMPLEMENTED: 406,
     grpc.StatusCode.ABORTED: 409,
@@ -119,6 +130,8 @@ def _details(error: Exception, message: str) -> list[Message]:
             return [_retry_info(error.retry_after_s)]
         case StoreUnavailable():
             return [_retry_info(1.0)]
+        case TooManyRequests():
+            return [_retry_info(error.retry_after_s)]
         case ClosedTransaction() | WrongState():
             violation: Any = error_details_pb2.PreconditionFailure.Violation(type="STATE", description=message)
             return [error_details_pb2.PreconditionFailure(violations=[violation])]

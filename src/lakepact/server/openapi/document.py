@@ -32,13 +32,17 @@ that it is not known: send it again with the same key, or ask for the transactio
 
 _ERRORS: Final[Mapping[int, str]] = {
     400: "The request is wrong in itself. Nothing happened; change it before you send it again.",
+    401: "Who is asking? Send a bearer token, or a newer one. Nothing happened.",
     403: "You may not do that, or nobody may. Nothing happened.",
     404: "Something that the request names is not there. Nothing happened.",
     406: "This server does not do that. Nothing happened.",
     408: "The body did not arrive in time. Nothing happened.",
     409: "What is there does not allow it: it exists already, it is not empty, a requirement does not hold, or the "
     "Idempotency-Key was used for another request. Nothing happened.",
+    413: "The body is larger than this server takes. Nothing happened.",
+    419: "The token has expired (only if the server's settings say so; otherwise 401). Nothing happened.",
     422: "The request contradicts itself. Nothing happened.",
+    429: "The caller asks too often. Nothing happened; send it again after the time that Retry-After gives.",
     500: "The server failed, and cannot say more. A change may have happened: ask for its transaction.",
     503: "Nothing has happened yet, or an earlier request with this key is still at work. Send the same request again "
     "after the time that Retry-After gives.",
@@ -61,6 +65,7 @@ _IN_PATH: Final[Mapping[str, tuple[str, Schema, str]]] = {
     "table": ("The name of the table. A slash in it is written `%2F`.", FILLED, "orders"),
     "view": ("The name of the view. A slash in it is written `%2F`.", FILLED, "large_orders"),
     "name": ("The name of the document.", FILLED, "position"),
+    "token": ("The id of the token.", FILLED, "abcdefghijklmnop"),
     "transaction": ("The id of the transaction.", UUID7, "019b76da-a800-7000-8000-0123456789ab"),
 }
 _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
@@ -186,7 +191,10 @@ def document_of(routes: Iterable[Route], *, base_path: str = "") -> dict[str, An
             "schemas": dict(SCHEMAS),
             "parameters": dict(_PARAMETERS),
             "responses": {f"Error{status}": _error(status) for status in _ERRORS},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
+        # Either: a server that asks nobody for a name takes requests without one.
+        "security": [{"bearer": []}, {}],
     }
 
 
@@ -211,8 +219,10 @@ def _operation(route: Route, said: Operation) -> dict[str, Any]:
     if said.body is not None:
         shown["requestBody"] = {
             "required": said.body_required,
-            "content": {"application/json": {"schema": ref(said.body), "example": said.example}},
+            "content": {said.body_media: {"schema": ref(said.body), "example": said.example}},
         }
+    if route.open:
+        shown["security"] = []
     return shown
 
 
@@ -231,6 +241,9 @@ def _in_path(name: str) -> dict[str, Any]:
 def _responses(route: Route, said: Operation) -> dict[str, Any]:
     responses = {str(status): _answer(status, schema, said) for status, schema in said.answers.items()}
     for status in sorted(_statuses(route, said) - said.answers.keys()):
+        if said.form_errors:
+            responses[str(status)] = _oauth_error(status)
+            continue
         # An answer to HEAD has no body to describe.
         responses[str(status)] = (
             {"description": _ERRORS[status]}
@@ -243,13 +256,15 @@ def _responses(route: Route, said: Operation) -> dict[str, Any]:
 def _statuses(route: Route, said: Operation) -> set[int]:
     """Every error that an operation of this kind can end in."""
     if said.tag is Tag.SERVER:
-        return {500}
-    statuses = {400, 500, 503, *said.refusals}
+        return {500} if route.open else {401, 419, 429, 500, 503}
+    statuses = {400, 401, 403, 419, 429, 500, 503, *said.refusals}
+    if said.form_errors:
+        statuses -= {403, 419}
     if PREFIX in route.template:
         # At the least, the warehouse may be one that is not here.
         statuses |= {404}
     if route.method in ("POST", "PUT"):
-        statuses |= {408}
+        statuses |= {408, 413}
     if said.changes:
         statuses |= {409, 504}
     return statuses
@@ -275,12 +290,18 @@ _GOOD: Final[Mapping[int, str]] = {
 }
 
 
+def _oauth_error(status: int) -> dict[str, Any]:
+    # What is said before the handler sees the request is in the form of all other errors.
+    schema = {"anyOf": [ref("OAuthError"), ref("Error")]}
+    return {"description": _ERRORS[status], "content": {"application/json": {"schema": schema}}}
+
+
 def _error(status: int) -> dict[str, Any]:
     error: dict[str, Any] = {
         "description": _ERRORS[status],
         "content": {"application/json": {"schema": ref("Error")}},
     }
-    if status == 503:
+    if status in (429, 503):
         error["headers"] = _RETRY_AFTER
     if status == 504:
         error["headers"] = _TRANSACTION

@@ -15,6 +15,7 @@ class Tag(StrEnum):
     TRANSACTIONS = "Transactions"
     VIEWS = "Views"
     DELTA = "Delta tables"
+    ACCESS = "Access"
     SERVER = "Server"
 
 
@@ -26,6 +27,7 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.VIEWS: "Views share their names with tables: one name, one thing.",
     Tag.DELTA: "Tables in Delta's format: their metadata is in the store, their names and transactions are shared. "
     "Clients of Iceberg do not see them.",
+    Tag.ACCESS: "Who is asking. These paths have no warehouse.",
     Tag.SERVER: "For those who run the server. Not part of the catalog, and without a warehouse.",
 }
 
@@ -55,6 +57,9 @@ class Operation:
     """Of a good answer, beside the transaction's id."""
 
     media: str = "application/json"
+    body_media: str = "application/json"
+    form_errors: bool = False
+    """Whether its errors are OAuth's, and not Iceberg's."""
 
 
 _SCHEMA_EXAMPLE: Final = {
@@ -556,6 +561,58 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         {200: "Tables"},
         body="Identifiers",
         example={"identifiers": [_ORDERS, {"namespace": ["sales"], "name": "lines"}]},
+    ),
+    "getToken": Operation(
+        Tag.ACCESS,
+        "Get an access token",
+        "For an API token, whose id and secret are `client_id` and `client_secret` (`client_credentials`), or in "
+        "exchange for an access token that is about to expire. It needs no token, and its errors are OAuth's own.",
+        {200: "AccessToken"},
+        body="AccessTokenRequest",
+        example={"grant_type": "client_credentials", "client_id": "abcdefghijklmnop", "client_secret": "a" * 52},
+        body_media="application/x-www-form-urlencoded",
+        form_errors=True,
+    ),
+    "whoAmI": Operation(
+        Tag.ACCESS,
+        "Who I am",
+        "As this server sees the caller: by their token's claims or settings.",
+        {200: "Principal"},
+    ),
+    "listTokens": Operation(
+        Tag.ACCESS, "List API tokens", "Of the caller's account. For administrators.", {200: "ApiTokens"}
+    ),
+    "createToken": Operation(
+        Tag.ACCESS,
+        "Make an API token",
+        "In the caller's account, for administrators. The secret is in this answer and nowhere afterwards: whoever "
+        "loses the answer revokes the token and makes another.",
+        {200: "NewApiToken"},
+        body="ApiTokenRequest",
+        example={"name": "loader", "groups": ["pipelines"], "expires-in-seconds": 7776000},
+        changes=True,
+        takes_key=False,
+    ),
+    "rotateToken": Operation(
+        Tag.ACCESS,
+        "Give an API token a new secret",
+        "The old one counts for `grace-seconds` more, so that those who use it have time to change over.",
+        {200: "NewApiToken"},
+        refusals=(404,),
+        body="Rotation",
+        body_required=False,
+        example={"grace-seconds": 3600},
+        changes=True,
+        takes_key=False,
+    ),
+    "revokeToken": Operation(
+        Tag.ACCESS,
+        "Revoke an API token",
+        "Nobody is recognised by it any more, nor by any access token or session that was begun with it.",
+        {204: None},
+        refusals=(404,),
+        changes=True,
+        takes_key=False,
     ),
     "livez": Operation(Tag.SERVER, "Whether the process lives", "Restart it if this does not answer.", {200: "Alive"}),
     "readyz": Operation(

@@ -23,13 +23,13 @@ _HTML: Final = (
 )
 
 
-def docs_routes(routes: Iterable[Route], *, base_path: str = "") -> list[Route]:
+def docs_routes(routes: Iterable[Route], *, base_path: str = "", open: bool = True) -> list[Route]:
     """The routes that describe these routes, and themselves."""
     described: list[bytes] = []
     page = files("lakepact.server.openapi").joinpath("page.html").read_bytes()
     ours = [
-        Route("GET", "/openapi.json", "openapi", _fixed(described, _JSON)),
-        Route("GET", "/docs", "docs", _fixed([page], _HTML)),
+        Route("GET", "/openapi.json", "openapi", _fixed(described, _JSON), open=open),
+        Route("GET", "/docs", "docs", _fixed([page], _HTML), open=open),
     ]
     described.append(orjson.dumps(document_of([*routes, *ours], base_path=base_path)))
     return ours

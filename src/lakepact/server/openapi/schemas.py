@@ -283,6 +283,18 @@ _STATES: Final = (
     "What became of a change. `committed`: all of it is visible. `failed`, `aborted`: none of it, for ever. "
     "`retryable`: none of it, and the same key may try again. Otherwise it is not decided yet."
 )
+_API_TOKEN: Final[Mapping[str, Schema]] = {
+    "id": TEXT,
+    "name": TEXT,
+    "account": TEXT,
+    "groups": array(TEXT),
+    "admin": BOOLEAN,
+    "created-at-ms": INT64,
+    "expires-at-ms": nullable(INT64),
+    "expired": BOOLEAN,
+    "old-secret-until-ms": nullable(INT64),
+}
+
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": document(
         {
@@ -543,6 +555,43 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "StateWritten": {"type": "object"},
     "Identifiers": document({"identifiers": array(ref("Identifier"))}),
     "Tables": document({"results": array({"type": "object"})}),
+    "AccessTokenRequest": document(
+        {"grant_type": TEXT},
+        {
+            "client_id": TEXT,
+            "client_secret": TEXT,
+            "scope": TEXT,
+            "subject_token": TEXT,
+            "subject_token_type": TEXT,
+            "requested_token_type": TEXT,
+        },
+        "A form, for the grant `client_credentials` or `urn:ietf:params:oauth:grant-type:token-exchange`.",
+    ),
+    "AccessToken": document(
+        {"access_token": TEXT, "token_type": {"const": "bearer"}, "expires_in": COUNT, "issued_token_type": TEXT}
+    ),
+    "OAuthError": document({"error": TEXT}, {"error_description": TEXT}),
+    "Principal": document(
+        {"name": nullable(TEXT), "account": TEXT, "groups": array(TEXT), "admin": BOOLEAN},
+        None,
+        "Without a name nobody was asked for one.",
+    ),
+    "ApiTokens": document({"tokens": array(document(_API_TOKEN))}),
+    "NewApiToken": document(
+        {**_API_TOKEN, "token": TEXT, "credential": TEXT},
+        None,
+        "With its secret, this once: as a bearer token, and as the credential of an OAuth client.",
+    ),
+    "ApiTokenRequest": document(
+        {"name": FILLED},
+        {
+            "account": TEXT,
+            "groups": array(FILLED),
+            "admin": BOOLEAN,
+            "expires-in-seconds": {"type": "number", "exclusiveMinimum": 0},
+        },
+    ),
+    "Rotation": document({}, {"grace-seconds": {"type": "number", "minimum": 0}}),
     "Text": TEXT,
     "Description": document({"openapi": TEXT, "paths": {"type": "object"}}),
     "Alive": document({"alive": {"const": True}}),

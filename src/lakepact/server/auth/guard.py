@@ -1,0 +1,154 @@
+"""The one question before every request: who is this? Asked before the body is read.
+
+Whoever was recognised a moment ago passes with one hash and one lookup. Those who send wrong tokens are slowed down,
+each address for itself, and never those who are remembered: a broken client beside a good one does not lock it out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lakepact.access.principal import ANYONE, NOBODY, Principal
+from lakepact.kernel.ports import Clock
+from lakepact.server.auth.bearer import Bearers
+from lakepact.server.auth.errors import NotAllowed, TooManyRequests, Unrecognised, challenge
+from lakepact.server.auth.limits import Buckets
+from lakepact.server.auth.sessions import Sessions, is_page
+from lakepact.server.http import Response, json_response
+from lakepact.server.routing import Route
+
+FAILURES_PER_S: Final = 10.0
+FAILURES_AT_ONCE: Final = 100.0
+"""Wrong tokens from one address, before it has to wait."""
+
+_UNLIMITED: Final = frozenset({"livez", "readyz", "health", "metrics"})
+_SEND_ONE: Final = "send `Authorization: Bearer <token>`; `lakepact tokens create` makes one, or your identity provider"
+
+
+class Guard:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        bearers: Bearers | None,
+        sessions: Sessions,
+        limits: Buckets | None = None,
+        on_unrecognised: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """Without `bearers` nobody is asked for a name."""
+        self._bearers = bearers
+        self._sessions = sessions
+        self._limits = limits
+        self._failures = Buckets(FAILURES_PER_S, FAILURES_AT_ONCE, clock)
+        self._on_unrecognised = on_unrecognised
+
+    async def admit(self, route: Route, scope: Mapping[str, Any]) -> Principal | Response:
+        """Who it is, or what they are told instead of an answer. Raises while nobody can say."""
+        address = address_of(scope)
+        try:
+            principal = await self._asked(route, scope, address)
+            if principal is None:
+                return self._sessions.login(_path(scope))
+            if route.operation not in _UNLIMITED:
+                self.check_rate(principal, address)
+            return principal
+        except (Unrecognised, TooManyRequests) as error:
+            return self.refused(error)
+        except NotAllowed as error:
+            return json_response({"error": error.to_json()}, error.code)
+
+    async def admit_call(self, authorization: list[bytes], address: str) -> Principal:
+        """The same for a gRPC call. Raises `Unrecognised` and `TooManyRequests`."""
+        principal = ANYONE if self._bearers is None else await self._recognised(self._bearers, authorization, address)
+        self.check_rate(principal, address)
+        return principal
+
+    def check_rate(self, principal: Principal, address: str) -> None:
+        if self._limits is None:
+            return
+        who = address if principal.name is None else (principal.account, principal.name)
+        wait_s = self._limits.take(who)
+        if wait_s > 0:
+            self._on_unrecognised("limited")
+            raise TooManyRequests(
+                "you ask more often than this server answers (rate_limit_per_s); wait as long as Retry-After says",
+                wait_s,
+            )
+
+    def check_failures(self, address: str) -> None:
+        """Raises `TooManyRequests` for an address from which too many wrong tokens have come."""
+        wait_s = self._failures.empty_for_s(address)
+        if wait_s > 0:
+            self._on_unrecognised("limited")
+            raise TooManyRequests("too many wrong tokens have come from this address; correct yours and wait", wait_s)
+
+    def failed(self, address: str, error: Unrecognised) -> None:
+        if not error.missing:
+            self._failures.take(address)
+        self._on_unrecognised("missing" if error.missing else "expired" if error.expired else "wrong")
+
+    def refused(self, error: Unrecognised | TooManyRequests) -> Response:
+        header = (
+            (b"WWW-Authenticate", challenge(error))
+            if isinstance(error, Unrecognised)
+            else (b"Retry-After", str(max(1, math.ceil(error.retry_after_s))).encode())
+        )
+        return json_response({"error": error.to_json()}, error.code, (header,))
+
+    async def _asked(self, route: Route, scope: Mapping[str, Any], address: str) -> Principal | None:
+        """None: a person who has to log in first."""
+        if self._bearers is None:
+            _check_site(route, scope)
+            return ANYONE
+        if route.open:
+            return NOBODY
+        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not authorization and is_page(route):
+            cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie")
+            return await self._sessions.recognise(cookies)
+        return await self._recognised(self._bearers, authorization, address)
+
+    async def _recognised(self, bearers: Bearers, authorization: list[bytes], address: str) -> Principal:
+        try:
+            text = _bearer(authorization)
+            known = bearers.remembered(text)
+            if known is not None:
+                return known
+            self.check_failures(address)
+            return (await bearers.recognise(text)).principal
+        except Unrecognised as error:
+            self.failed(address, error)
+            raise
+
+
+def _bearer(authorization: list[bytes]) -> bytes:
+    if not authorization:
+        raise Unrecognised(f"who are you? {_SEND_ONE}", missing=True)
+    if len(authorization) > 1:
+        raise Unrecognised("there are several Authorization headers; send one")
+    scheme, _, text = authorization[0].partition(b" ")
+    if scheme.lower() != b"bearer" or not text.strip():
+        raise Unrecognised(f"the Authorization header has no bearer token; {_SEND_ONE}")
+    return text.strip()
+
+
+def _check_site(route: Route, scope: Mapping[str, Any]) -> None:
+    """A server that asks nobody is reached by the browsers of its machine, whatever page they show: a page of another
+    site may look at nothing, but it could send something. Browsers say where a request comes from."""
+    if route.method in ("GET", "HEAD"):
+        return
+    if any(name == b"sec-fetch-site" and value in (b"cross-site", b"same-site") for name, value in scope["headers"]):
+        raise NotAllowed("this request comes from a page of another site, and is not answered")
+
+
+def address_of(scope: Mapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _path(scope: Mapping[str, Any]) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope.get("query_string") or b""
+    return (raw + (b"?" + query if query else b"")).decode("latin-1")

@@ -1,0 +1,216 @@
+"""People with a browser: a session in a signed cookie, and forms that nobody else can have made.
+
+    header = (await sessions.begin(token))[1]     after the login form: `Set-Cookie`, to send with the answer
+    principal = request.principal                  on every page: the guard has looked at the cookie
+    await sessions.csrf(request)                   goes into every form, as the hidden field `csrf`
+    sessions.ended()                               after the logout form: `Set-Cookie` again
+
+A cookie counts only below `/ui`: no page of somebody else's can use it for the API. There, everything but GET and HEAD
+must come from a page of this server's: the browser says so (`Sec-Fetch-Site`, `Origin`), and a form carries the
+session's `csrf`. `protect` checks both before a handler sees the request, for every route below `/ui`.
+
+A session is a signed statement and not kept anywhere. It ends with its time, with the token it was begun with, and if
+that was an API token then also when it is revoked. Logging out removes the cookie from the browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from dataclasses import replace
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from lakepact.access.principal import Principal
+from lakepact.access.secrets import TokenId
+from lakepact.access.signed import MOST_BYTES
+from lakepact.errors import InvalidRequest
+from lakepact.kernel.ports import Clock, Rng
+from lakepact.server.auth.bearer import Bearers
+from lakepact.server.auth.errors import NotAllowed, Unrecognised
+from lakepact.server.auth.keys import SigningKeys
+from lakepact.server.http import Request, Response
+from lakepact.server.routing import Handler, Route
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+UI: Final = "/ui"
+LOGIN: Final = "/ui/login"
+CSRF_FIELD: Final = "csrf"
+CSRF_HEADER: Final = "X-CSRF-Token"
+SESSION: Final = "session"
+"""What a session is signed for."""
+
+_CSRF: Final = "csrf"
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_MOST_FIELDS: Final = 100
+
+
+def is_page(route: Route) -> bool:
+    return route.template == UI or route.template.startswith(UI + "/")
+
+
+class NotFromHere(NotAllowed):
+    """A form that was not made by a page of this server's, or has grown too old. Nothing happened."""
+
+
+class Sessions:
+    def __init__(
+        self,
+        keys: SigningKeys,
+        bearers: Bearers | None,
+        clock: Clock,
+        rng: Rng,
+        *,
+        lifetime_s: float,
+        public_url: str = "",
+        base_path: str = "",
+    ) -> None:
+        """Without `bearers` nobody is asked for a name: there are no sessions, and forms are checked all the same."""
+        self._keys = keys
+        self._bearers = bearers
+        self._clock = clock
+        self._rng = rng
+        self._lifetime_s = lifetime_s
+        self._public_host = urlsplit(public_url).netloc.lower()
+        self._secure = urlsplit(public_url).scheme == "https"
+        self._base_path = base_path
+        # A name with this prefix is refused by browsers unless the cookie is secure and of this host alone.
+        self._name = "__Host-lakepact" if self._secure else "lakepact"
+
+    @property
+    def asks(self) -> bool:
+        """Whether people have to log in at all."""
+        return self._bearers is not None
+
+    async def begin(self, token: str) -> tuple[Principal, Header]:
+        """Recognise somebody by a token that they have typed in. Raises `Unrecognised`."""
+        if self._bearers is None:
+            raise InvalidRequest("this server asks nobody for a name: there is nothing to log in to")
+        found = await self._bearers.recognise(token.strip().encode())
+        now_ms = self._clock.now_ms()
+        ends_ms = now_ms + int(self._lifetime_s * 1000)
+        if found.until_ms is not None:
+            ends_ms = min(ends_ms, found.until_ms)
+        who = found.principal
+        statement = {
+            "name": who.name,
+            "account": who.account,
+            "groups": sorted(who.groups),
+            "admin": who.admin,
+            "tid": found.token,
+            "sec": found.secret,
+            "exp": ends_ms // 1000,
+            "jti": f"{self._rng.bits(128):032x}",
+        }
+        text = await self._keys.sign(SESSION, statement)
+        if len(text) > MOST_BYTES - 256:
+            raise InvalidRequest(
+                "you are in more groups than fit into a session; have fewer of them put into your token"
+            )
+        return who, self._cookie(text, max(0, (ends_ms - now_ms) // 1000))
+
+    def ended(self) -> Header:
+        return self._cookie("", 0)
+
+    async def recognise(self, cookies: bytes | None) -> Principal | None:
+        """Whose session the request's `Cookie` brings. None: nobody's, or nobody's any more."""
+        text = self._sent(cookies)
+        if self._bearers is None or text is None:
+            return None
+        said = await self._keys.verified(SESSION, text)
+        if said is None or self._clock.now_ms() >= said["exp"] * 1000:
+            return None
+        if said["tid"] is not None:
+            try:
+                token, _ = await self._bearers.live(TokenId(said["tid"]), said["sec"])
+            except Unrecognised:
+                return None
+            return token.principal
+        return Principal(said["name"], said["account"], frozenset(said["groups"]), said["admin"])
+
+    async def csrf(self, request: Request) -> str:
+        """What a form of this session carries. Empty without a session: then there is nothing to be stolen."""
+        session = self._sent(_cookies(request))
+        return "" if session is None else _csrf((await self._keys.derived(_CSRF))[0], session)
+
+    def login(self, scope_path: str) -> Response:
+        """To the login page, and back afterwards."""
+        back = quote(scope_path, safe="")
+        return Response(303, b"", ((b"Location", f"{self._base_path}{LOGIN}?next={back}".encode()),))
+
+    def local(self, path: str) -> str:
+        """A place to go back to after the login, if it is one of these pages; else the first page."""
+        plain = path.isascii() and path.isprintable() and "\\" not in path and "//" not in path
+        inside = path == self._base_path + UI or path.startswith(self._base_path + UI + "/")
+        return path if plain and inside else self._base_path + UI
+
+    def protect(self, route: Route) -> Route:
+        """The same route; if it changes something below `/ui`, only for requests from these pages."""
+        if route.method in _SAFE or not is_page(route):
+            return route
+        return replace(route, handler=self._checked(route.handler))
+
+    def _checked(self, handler: Handler) -> Handler:
+        async def checked(request: Request) -> Response:
+            if request.header("authorization") is None:
+                self._check_origin(request)
+                session = self._sent(_cookies(request))
+                if session is not None and request.principal.name is not None:
+                    await self._check_form(request, session)
+            return await handler(request)
+
+        return checked
+
+    def _check_origin(self, request: Request) -> None:
+        site = request.header("sec-fetch-site")
+        if site is not None:
+            if site not in ("same-origin", "none"):
+                raise NotFromHere("this request comes from a page of another site, and is not answered")
+            return
+        origin = request.header("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts(request):
+            raise NotFromHere("this request comes from a page of another site, and is not answered")
+
+    def _hosts(self, request: Request) -> set[str]:
+        return {host for host in ((request.header("host") or "").lower(), self._public_host) if host}
+
+    async def _check_form(self, request: Request, session: str) -> None:
+        sent = request.header(CSRF_HEADER) or _field(request, CSRF_FIELD)
+        known = [_csrf(secret, session) for secret in await self._keys.derived(_CSRF)]
+        if not any(hmac.compare_digest(sent.encode(), one.encode()) for one in known):
+            raise NotFromHere("the form is not of this session, or too old; load the page again and send it again")
+
+    def _sent(self, cookies: bytes | None) -> str | None:
+        for part in (cookies or b"").decode("latin-1").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self._name and value:
+                return value
+        return None
+
+    def _cookie(self, value: str, age_s: int) -> Header:
+        secure = "; Secure" if self._secure else ""
+        text = f"{self._name}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax{secure}"
+        return b"Set-Cookie", text.encode()
+
+
+def _csrf(secret: bytes, session: str) -> str:
+    digest = hmac.digest(secret, session.encode("latin-1"), hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _cookies(request: Request) -> bytes | None:
+    found = request.header("cookie")
+    return None if found is None else found.encode("latin-1")
+
+
+def _field(request: Request, name: str) -> str:
+    kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return ""
+    try:
+        fields = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return ""
+    return next((value for found, value in fields if found == name), "")

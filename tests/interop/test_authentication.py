@@ -1,0 +1,190 @@
+"""Spark, PyIceberg and DuckDB as they are, against a server that asks who they are: with a token, with a credential,
+and for longer than a token lives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyiceberg.exceptions import UnauthorizedError
+
+import lakepact
+import lakepact.spark as lp
+from lakepact.client import Unauthorized
+from tests.support.duckdb_iceberg import EXTENSIONS, extension_path
+from tests.support.issuer import Issuer, running_issuer
+from tests.support.live_tables import catalog_at
+from tests.support.server import Server, running_server
+from tests.support.spark import Lake, refused
+from tests.support.tokens import ApiToken, create_token
+
+pytestmark = pytest.mark.timeout(600)
+
+LIVES_S = 3
+"""How long an access token lives here: short enough to see it refreshed."""
+
+
+@dataclass(frozen=True)
+class World:
+    server: Server
+    token: ApiToken
+    issuer: Issuer
+
+    @property
+    def oauth(self) -> str:
+        return f"{self.server.url}/v1/oauth/tokens"
+
+    def lines(self) -> list[dict[str, Any]]:
+        lines = self.server.log.read_bytes().splitlines()
+        return [line for text in lines if text.startswith(b"{") and "status" in (line := orjson.loads(text))]
+
+    def given_out(self) -> int:
+        return sum(line["operation"] == "getToken" and line["status"] == 200 for line in self.lines())
+
+    def wait_for_expiry(self) -> None:
+        """Until every access token that is out now has expired."""
+        until = time.monotonic() + LIVES_S + 0.5
+        eventually(lambda: time.monotonic() >= until)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def until_recognised(statement: Callable[[], object]) -> None:
+    """Spark fetches the next token when a tenth of the old one's life is left. Here that is a moment, in which a busy
+    machine may sleep: then it is 401, nothing has happened, and the statement can be repeated."""
+
+    def done() -> bool:
+        try:
+            statement()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "NotAuthorizedException":
+                raise
+            return False
+        return True
+
+    eventually(done)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("asking")
+    token = create_token(folder, "engine", "--admin")
+    with running_issuer() as issuer:
+        given = issuer.settings(access_token_s=LIVES_S, token_cache_s=0, oidc_admin_groups="admins")
+        env = {f"LAKEPACT_{name.upper()}": str(value) for name, value in given.items()}
+        with running_server(folder, env=env) as server:
+            with lakepact.connect(server.url, token=token.text) as lake:
+                lake.namespaces.create("db")
+            yield World(server, token, issuer)
+
+
+def test_pyiceberg_works_with_a_token_a_credential_and_an_issuers_token(world: World) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    by_token = catalog_at(world.server.url, token=world.token.text)
+    table = by_token.create_table("db.pyiceberg", rows.schema)
+    table.append(rows)
+    by_credential = catalog_at(
+        world.server.url, credential=world.token.credential, **{"oauth2-server-uri": world.oauth}
+    )
+    assert by_credential.load_table("db.pyiceberg").scan().to_arrow().num_rows == 2
+    given = world.given_out()
+    world.wait_for_expiry()
+    by_credential.load_table("db.pyiceberg").append(rows)
+    assert world.given_out() > given
+    assert by_token.load_table("db.pyiceberg").scan().to_arrow().num_rows == 4
+    of_the_issuer = catalog_at(world.server.url, token=world.issuer.token(groups=["admins"]))
+    assert of_the_issuer.list_tables("db") == [("db", "pyiceberg")]
+    for wrong in ({}, {"token": world.token.text + "x"}, {"token": world.issuer.token(aud="other")}):
+        with pytest.raises(UnauthorizedError, match="NotAuthorizedException"):
+            catalog_at(world.server.url, **wrong)
+
+
+def test_duckdb_works_with_a_token_and_a_credential_for_longer_than_a_token_lives(world: World) -> None:
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    for extension in EXTENSIONS:
+        connection.execute(f"LOAD '{extension_path(extension)}'")
+    connection.execute(f"CREATE SECRET by_token (TYPE iceberg, TOKEN '{world.token.text}')")
+    connection.execute(
+        f"CREATE SECRET by_credential (TYPE iceberg, CLIENT_ID '{world.token.id}', "
+        f"CLIENT_SECRET '{world.token.secret}', OAUTH2_SERVER_URI '{world.oauth}')"
+    )
+    for secret in ("by_token", "by_credential"):
+        connection.execute(f"ATTACH 'main' AS {secret} (TYPE iceberg, ENDPOINT '{world.server.url}', SECRET {secret})")
+    connection.execute("CREATE TABLE by_token.db.duck (id BIGINT)")
+    connection.execute("INSERT INTO by_credential.db.duck VALUES (1)")
+    given = world.given_out()
+    world.wait_for_expiry()
+    connection.execute("INSERT INTO by_credential.db.duck VALUES (2)")
+    assert world.given_out() > given
+    found = connection.execute("SELECT id FROM by_token.db.duck ORDER BY id").fetchall()
+    assert found == [(1,), (2,)]
+    connection.execute("CREATE SECRET wrong (TYPE iceberg, TOKEN 'wrong')")
+    with pytest.raises(duckdb.Error, match=r"401|nauthorized|NotAuthorized"):
+        connection.execute(f"ATTACH 'main' AS wrong (TYPE iceberg, ENDPOINT '{world.server.url}', SECRET wrong)")
+        connection.execute("SELECT * FROM wrong.db.duck").fetchall()
+    connection.close()
+
+
+def test_spark_works_with_a_token_and_a_credential_and_refreshes_by_itself(world: World, lake: Lake) -> None:
+    url = world.server.url
+    lake.attach("by_token", uri=url, token=world.token.text, cache_enabled="false")
+    lake.attach(
+        "by_credential",
+        uri=url,
+        credential=world.token.credential,
+        oauth2_server_uri=world.oauth,
+        cache_enabled="false",
+    )
+    lake.sql("CREATE TABLE by_token.db.spark (id BIGINT)")
+    until_recognised(lambda: lake.sql("INSERT INTO by_credential.db.spark VALUES (1)"))
+    given = world.given_out()
+    # Spark fetches the next token before the one it has expires, and again.
+    eventually(lambda: world.given_out() >= given + 2)
+    until_recognised(lambda: lake.sql("INSERT INTO by_credential.db.spark VALUES (2)"))
+    lake.sql("INSERT INTO by_token.db.spark VALUES (3)")
+
+    def in_a_transaction() -> None:
+        with lp.connect(lake.spark, url, credential=world.token.credential).transaction() as tx:
+            tx.sql("INSERT INTO db.spark VALUES (4)")
+            tx.sql("INSERT INTO by_token.db.spark VALUES (5)")
+
+    until_recognised(in_a_transaction)
+    assert lake.ids("by_token.db.spark") == [1, 2, 3, 4, 5]
+    lake.attach("by_nothing", uri=url)
+    lake.attach("by_wrong", uri=url, token=world.token.text + "x")
+    for name in ("by_nothing", "by_wrong"):
+        with refused("NotAuthorizedException"):
+            lake.sql(f"SELECT * FROM {name}.db.spark")
+
+
+def test_our_own_client_refreshes_a_credential_and_a_token_in_a_file(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with lakepact.connect(world.server.url, credential=world.token.credential) as lake:
+        with lake.transaction() as tx:
+            tx.namespaces.create("ours")
+        world.wait_for_expiry()
+        assert ("ours",) in lake.namespaces.list()
+        assert lake.pyiceberg().namespace_exists("ours")
+    file = tmp_path_factory.mktemp("secrets") / "token"
+    file.write_text(world.token.text)
+    with lakepact.connect(world.server.url, token=f"@{file}") as lake:
+        assert ("ours",) in lake.namespaces.list()
+        file.write_text(world.issuer.token(groups=["admins"]))
+        assert ("ours",) in lake.namespaces.list()
+        file.write_text("wrong")
+        with pytest.raises(Unauthorized) as unauthorized:
+            lake.namespaces.list()
+        assert unauthorized.value.status == 401
