@@ -1,4 +1,5 @@
-"""A shop that grows: each run takes only the raw rows that came since the last one, and is one commit over five tables.
+"""A shop that grows: each run takes only the raw rows that came since the last one, and is one commit over five
+tables, one of them a Delta table.
 
 lakepact serve &
 python examples/incremental/seed.py                                # some raw rows, a few of them wrong
@@ -56,7 +57,7 @@ def features(facts: DataFrame) -> DataFrame:
     )
 
 
-@dp.materialized_view(comment="What is to be learned: who spends more than most.")
+@dp.materialized_view(format="delta", comment="What is to be learned: who spends more than most.")
 @dp.expect_references("customer_id", "features")
 def labels(facts: DataFrame) -> DataFrame:
     spent = facts.groupBy("customer_id").agg(F.sum("amount").alias("spent"))

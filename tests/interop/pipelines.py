@@ -38,6 +38,18 @@ def raw(lake: Lake, db: str) -> Iterator[str]:
     yield db
 
 
+def drop_namespaces(lake: Lake, shared: SparkLake, *namespaces: str) -> None:
+    """With all that is in them, of either format."""
+    for namespace in namespaces:
+        if not shared.plain.namespaces.exists(namespace):
+            continue
+        for table in lake.tables(namespace):
+            lake.rest("DELETE", f"namespaces/{namespace}/tables/{table}")
+        for identifier in shared.plain.delta.list(namespace):
+            shared.plain.delta.drop(identifier)
+        lake.rest("DELETE", f"namespaces/{namespace}")
+
+
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
     return sorted(lake.sql(f"SELECT * FROM other.{table}"), key=str)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,19 @@ import pytest
 from lakepact import pipelines as dp
 from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import rows, shared  # noqa: F401
+from tests.interop.pipelines import drop_namespaces, rows, shared  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+@pytest.fixture(autouse=True)
+def clean(lake: Lake, shared: SparkLake) -> Iterator[None]:
+    """The guides' names are their own; what they leave in the lake is dropped."""
+    yield
+    drop_namespaces(lake, shared, "events", "raw", "sales", "shop", "training")
 
 
 def written(guide: str, folder: Path) -> Path:

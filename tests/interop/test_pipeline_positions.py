@@ -18,7 +18,7 @@ from lakepact import pipelines as dp
 from lakepact import spark as lp
 from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import name, raw, shared  # noqa: F401
+from tests.interop.pipelines import drop_namespaces, name, raw, shared  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -139,17 +139,14 @@ def test_a_stream_that_is_restarted_is_in_both_tables_exactly_once(
 
 
 @pytest.fixture
-def seed(lake: Lake, root: Path) -> Iterator[ModuleType]:
+def seed(lake: Lake, shared: SparkLake, root: Path) -> Iterator[ModuleType]:
     """The example's raw rows. What it leaves in the lake is dropped."""
     spec = importlib.util.spec_from_file_location("incremental_seed", root / "examples" / "incremental" / "seed.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    for namespace in ("shop", "shop_raw"):
-        for table in lake.tables(namespace):
-            lake.rest("DELETE", f"namespaces/{namespace}/tables/{table}")
-        lake.rest("DELETE", f"namespaces/{namespace}")
+    drop_namespaces(lake, shared, "shop", "shop_raw")
 
 
 def test_the_example_takes_only_what_is_new_and_its_tables_agree(
@@ -172,6 +169,6 @@ def test_the_example_takes_only_what_is_new_and_its_tables_agree(
         assert lake.one("SELECT count(*) FROM other.shop.facts") == number * right
         assert lake.one("SELECT sum(orders) FROM other.shop.daily") == number * right
         assert lake.one("SELECT sum(orders) FROM other.shop.features") == number * right
-        assert lake.one("SELECT count(*) FROM other.shop.labels") == 50
+        assert shared.table("shop.labels").count() == 50
         assert lake.one("SELECT count(*) FROM other.shop.customers") == 50
         seed.fill(shared)
