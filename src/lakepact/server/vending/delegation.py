@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
@@ -203,8 +204,14 @@ async def _alone(operations: Operations, scope: Scope, metadata: JsonObject) -> 
 def _wanted(request: Request) -> frozenset[str]:
     """The mechanisms that the client names. Others than the two are none of ours."""
     header = request.header(HEADER)
-    if header is None:
-        return frozenset()
+    return _NOTHING_WANTED if header is None else _named(header)
+
+
+_NOTHING_WANTED: Final[frozenset[str]] = frozenset()
+
+
+@lru_cache(maxsize=256)
+def _named(header: str) -> frozenset[str]:
     return frozenset(one.strip().lower() for one in header.split(",")) & {VENDED, SIGNING}
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from lakepact.catalog.errors import Refusal
@@ -92,7 +93,13 @@ class Provider(Protocol):
 
 def scope_of(root: str, bucket: str, prefix: str, metadata: Mapping[str, Any], right: Right) -> Scope:
     """The scope of the table with this metadata, in a warehouse whose root is `prefix` in `bucket`."""
-    location: str = metadata["location"]
+    properties = metadata.get("properties") or {}
+    return _scope(root, bucket, prefix, metadata["location"], tuple(map(properties.get, LOCATION_PROPERTIES)), right)
+
+
+# Every load asks, and the answer is the same for as long as the table stays where it is.
+@lru_cache(maxsize=16_384)
+def _scope(root: str, bucket: str, prefix: str, location: str, paths: tuple[str | None, ...], right: Right) -> Scope:
     inside = location[len(root) :].strip("/")
     if not location.startswith(f"{root}/") or not inside or any(part in ("", ".", "..") for part in inside.split("/")):
         raise NotScopable(f"{location} is not a folder inside of the warehouse {root}: no credentials are given for it")
@@ -101,8 +108,7 @@ def scope_of(root: str, bucket: str, prefix: str, metadata: Mapping[str, Any], r
             f"{location} holds a character that a cloud's policies read in another way (one of * ? $ \" ' \\): no "
             f"credentials are given for it. Use credentials of your own, or move the table"
         )
-    for name in LOCATION_PROPERTIES:
-        path = (metadata.get("properties") or {}).get(name)
+    for name, path in zip(LOCATION_PROPERTIES, paths, strict=True):
         if path and not f"{path.rstrip('/')}/".startswith(f"{location}/"):
             raise NotScopable(
                 f"the table's {name} is {path}, outside of its location {location}, where other tables may write too: "
