@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from lakepact.catalog.errors import NoSuchTable
+from lakepact.catalog.sight import seen_by
+from lakepact.catalog.trail import Trail
+from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.model import Transaction, Write
 from tests.support.asgi_client import Answer
 from tests.support.postgres import LazyPostgres
 from tests.wire.conftest import fresh_database
-from tests.wire.people import House, Person, admit, house, on_namespace, on_table
+from tests.wire.people import PEOPLE, House, Person, admit, house, on_namespace, on_table
 from tests.wire.world import (
     SCHEMA,
     VIEW_VERSION,
@@ -551,3 +555,47 @@ async def test_every_store_keeps_grants(store: str, tmp_path: Path, postgres: La
         await root.revoke("user:eve", **on_namespace())
         assert (await eve.get(table_path())).refusal == NO_TABLE
         assert await root.tables() == ["t", "u"]
+
+
+async def test_what_was_dropped_comes_back_for_who_managed_it(people: House) -> None:
+    root, eve = people.root, people.eve
+    await root.grant("user:eve", "manage", **on_table("t"))
+    await root.grant("user:eve", "read", **on_table("u"))
+    for name in ("t", "u"):
+        await root.delete(table_path(name))
+    await root.delete(table_path("secret", "hidden"))
+    assert [one["identifier"]["name"] for one in (await eve.get("/dropped")).json()["dropped"]] == ["t"]
+    there = {"identifier": {"namespace": ["hidden"], "name": "secret"}}
+    nothing = {"identifier": {"namespace": ["hidden"], "name": "nothing"}}
+    one, other = await eve.post("/tables/undrop", there), await eve.post("/tables/undrop", nothing)
+    assert one.refusal == other.refusal == NO_TABLE
+    assert one.error["message"].replace("secret", "nothing") == other.error["message"]
+    body = {"identifier": {"namespace": ["db"], "name": "u"}}
+    assert (await eve.post("/tables/undrop", body)).refusal == FORBIDDEN
+    body = {"identifier": {"namespace": ["db"], "name": "t"}}
+    assert (await eve.post("/tables/undrop", body)).refusal == NO_NAMESPACE  # nothing in it is in sight any more
+    await root.grant("user:eve", "create", **on_namespace())
+    key = new_key()
+    for _ in range(2):
+        assert (await eve.post("/tables/undrop", body, key)).status == 200
+    assert (await eve.delete(table_path())).status == 204
+    for path in ("/reachable", f"/reachable/{new_key()}"):
+        assert (await eve.get(path)).refusal == FORBIDDEN
+
+
+async def test_who_only_reads_gets_credentials_that_only_read(people: House) -> None:
+    await people.root.grant("group:analysts", "read", **on_table())
+    await people.root.grant("group:builders", "write", **on_table())
+    assert people.root.service is not None
+    catalog = people.root.service.catalogs["main"]
+    identifier = Identifier(("db",), "t")
+    for name, writes in (("ann", False), ("bob", True), ("root", True), ("eve", None)):
+        seen = seen_by(catalog, PEOPLE[name], Trail())
+        if writes is None:
+            with pytest.raises(NoSuchTable):
+                await seen.table(identifier)
+            continue
+        assert await seen.may_write(identifier, (await seen.table(identifier)).id) is writes
+    # A table that is being made has no grants of its own yet.
+    await people.root.grant("user:eve", "create", **on_namespace())
+    assert await seen_by(catalog, PEOPLE["eve"], Trail()).may_write(Identifier(("db",), "new"), new_key())
