@@ -38,6 +38,7 @@ RESERVED_WORDS: Final = frozenset(
         "config",
         "delta-tables",
         "dropped",
+        "grants",
         "lakepact",
         "namespaces",
         "oauth",
@@ -58,6 +59,9 @@ FOLLOWS: Final[Mapping[str, str]] = {
     "warehouse": "file://<absolute data>/warehouse",
 }
 """The settings that follow from `data` where they are not given, as the docs write them."""
+
+ACCOUNT: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+"""The names that accounts have."""
 
 _WAREHOUSE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WAREHOUSE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfss", "memory")
@@ -158,6 +162,9 @@ class Place(BaseModel):
     credentials: StorageCredentials | None = None
     """How clients reach its storage without keys of their own. None: they need their own."""
 
+    account: str = Field(default="default", pattern=ACCOUNT)
+    """The tenant who owns it."""
+
     @field_validator("url")
     @classmethod
     def _is_url(cls, value: str) -> str:
@@ -193,6 +200,11 @@ class Settings(BaseSettings):
         default=None,
         description="How clients reach the storage of the default warehouse; see "
         "[storage credentials](storage-credentials.md). As JSON in the environment.",
+    )
+    warehouse_account: str = Field(
+        default="default",
+        description="The account that owns the default warehouse. Others have `account` among their own settings.",
+        pattern=ACCOUNT,
     )
     warehouses: dict[str, Place] = Field(
         default_factory=dict,
@@ -230,6 +242,14 @@ class Settings(BaseSettings):
     )
     upkeep_interval_s: float = Field(
         default=60.0, description="How often a server looks whether upkeep is due.", gt=0, allow_inf_nan=False
+    )
+    audit: Literal["off", "changes", "all"] = Field(
+        default="changes",
+        description="What of those who have a name goes into the audit trail: `off`, `changes` (also those that were "
+        "denied) or `all` (also reads).",
+    )
+    audit_interval_s: float = Field(
+        default=5.0, description="How often the audit trail is written.", gt=0, allow_inf_nan=False
     )
     receipts: bool = Field(
         default=True, description="Whether every committed change leaves a receipt in the warehouse."
@@ -497,7 +517,12 @@ class Settings(BaseSettings):
 
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""
-        default = Place(url=self.warehouse, options=self.warehouse_options, credentials=self.warehouse_credentials)
+        default = Place(
+            url=self.warehouse,
+            options=self.warehouse_options,
+            credentials=self.warehouse_credentials,
+            account=self.warehouse_account,
+        )
         return {self.default_warehouse: default, **self.warehouses}
 
     def mirrors_of(self, warehouse: str) -> tuple[str, ...]:
@@ -546,6 +571,7 @@ class Settings(BaseSettings):
                 "url": without_password(place.url),
                 "options": _without_secrets(place.options),
                 **({} if place.credentials is None else {"credentials": place.credentials.shown()}),
+                "account": place.account,
             }
             for name, place in self.warehouses.items()
         }

@@ -44,6 +44,7 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
     }
     for lake in (plain, named):
         lake.table("t", 10)
+    named.send("POST", "/v1/main/grants", {"holder": "everyone", "role": "write", "on": "warehouse"})
     rows = []
     path = "/v1/main/namespaces/bench/tables/t"
     update = {"action": "set-properties", "updates": {"counter": "@N@"}}

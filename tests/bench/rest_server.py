@@ -2,6 +2,9 @@
 
 Below `/bare/` a request is answered by three lines of ASGI with bytes that were put there before: what uvicorn alone
 can do with the same answer. Everything else goes to Lakepact as it is.
+
+With the setting `by_query` the server believes what the query says of who asks: `?as=eve`. Without it, or with nobody
+named, everybody may do everything: so one server shows what rights cost.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from lakepact.access import ANYONE, Principal
 from lakepact.server import logs
 from lakepact.server.app import build
+from lakepact.server.asgi import Scope
+from lakepact.server.routing import Route
 from lakepact.server.run import bind, url_of
 from lakepact.settings import Settings
 
@@ -46,11 +52,18 @@ class WithBareHandler:
         await send({"type": "http.response.body"})
 
 
+async def by_query(route: Route, scope: Scope) -> Principal:
+    query = scope["query_string"].decode()
+    name = query.partition("as=")[2].partition("&")[0]
+    return Principal(name, groups=frozenset({"readers", "writers"})) if name else ANYONE
+
+
 async def main(given: dict[str, Any]) -> None:
+    admit = by_query if given.pop("by_query", False) else None
     settings = Settings.load(host="127.0.0.1", port=0, log_level="warning", **given)
     logs.configure(settings.log_level)
     bound = bind(settings.host, settings.port)
-    service = await build(settings)
+    service = await build(settings, admit=admit)
     config = uvicorn.Config(
         WithBareHandler(service.asgi),
         http="httptools",

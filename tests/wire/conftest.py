@@ -49,12 +49,18 @@ def anywhere(
 
 @asynccontextmanager
 async def _on_postgres(folder: Path, url: str) -> AsyncIterator[Wire]:
+    async with fresh_database(url) as store, Wire.opened(folder, store=store) as wire:
+        yield wire
+
+
+@asynccontextmanager
+async def fresh_database(url: str) -> AsyncIterator[str]:
+    """The URL of a database of its own. It is dropped in the end, if all went well."""
     database = f"wire_{random.getrandbits(64):016x}"
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(f"CREATE DATABASE {database}")
-        async with Wire.opened(folder, store=url.replace("/postgres?", f"/{database}?")) as wire:
-            yield wire
+        yield url.replace("/postgres?", f"/{database}?")
         async with asyncio.timeout(30):
             await connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
     finally:

@@ -54,7 +54,8 @@ async def test_a_token_says_who_it_is(door: Door) -> None:
         "groups": ["a", "b"],
         "admin": False,
     }
-    assert (await door.get("/v1/config", made.text)).status == 200
+    # Recognised, and of an account that has no warehouse here.
+    assert (await door.get("/v1/config", made.text)).refusal == (404, "NoSuchWarehouseException")
 
 
 async def test_what_the_catalog_keeps_names_the_principal(door: Door) -> None:

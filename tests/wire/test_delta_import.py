@@ -473,11 +473,11 @@ async def test_a_long_import_that_dies_shows_a_prefix_and_is_gone_on_with(
     folder = folder_of(w)
     long_life(folder, 12)
     key = new_key()
-    monkeypatch.setattr("lakepact.server.rest.delta.DeltaImport", Mortal)
+    monkeypatch.setattr("lakepact.catalog.catalog.DeltaImport", Mortal)
     assert (await send(w, f"{w.root}/source", key=key)).status == 500
     assert (await w.get(f"{TABLES}/t")).json()["version"] == 4
     assert await live(w) == real_files(folder, 4)
-    monkeypatch.setattr("lakepact.server.rest.delta.DeltaImport", partial(DeltaImport, most_versions=5))
+    monkeypatch.setattr("lakepact.catalog.catalog.DeltaImport", partial(DeltaImport, most_versions=5))
     done = (await send(w, f"{w.root}/source", key=key)).json()
     assert (done["first-version"], done["version"], done["versions"]) == (5, 11, 7)
     assert (await send(w, f"{w.root}/source", key=key)).json() == done

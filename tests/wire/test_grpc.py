@@ -373,7 +373,11 @@ async def test_a_file_outside_the_warehouse_or_none_at_all(doors: Doors) -> None
     begun = await doors.begin()
     outside = await failure(doors.prepare(begun.transaction_id, change("a", intended_blob_uri="file:///etc/passwd")))
     assert outside.code is grpc.StatusCode.INVALID_ARGUMENT
-    missing = f"{doors.wire.root}/nothing.metadata.json"
+    location = (await doors.wire.load("a"))["metadata"]["location"]
+    for elsewhere in (f"{doors.wire.root}/x.metadata.json", f"{location}-other/x.json", f"{location}/../x.json"):
+        refused = await failure(doors.prepare(begun.transaction_id, change("a", intended_blob_uri=elsewhere)))
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT, elsewhere
+    missing = f"{location}/metadata/nothing.metadata.json"
     nothing = await failure(doors.prepare(begun.transaction_id, change("a", intended_blob_uri=missing)))
     assert nothing.code is grpc.StatusCode.NOT_FOUND
     no_table = await failure(doors.prepare(begun.transaction_id, change("z", metadata_document=b"{}")))
@@ -560,7 +564,8 @@ async def test_prepare_sent_many_times_at_once_is_done_once(everywhere: Doors) -
 async def test_a_refusal_under_a_key_is_given_again(doors: Doors) -> None:
     await doors.tables("a")
     key, begun = new_key(), await doors.begin()
-    missing = f"{doors.wire.root}/mine.metadata.json"
+    location = (await doors.wire.load("a"))["metadata"]["location"]
+    missing = f"{location}/metadata/mine.metadata.json"
     asked = change("a", intended_blob_uri=missing)
     first = await failure(doors.prepare(begun.transaction_id, asked, idempotency_key=key))
     doors.wire.path_of(missing).parent.mkdir(parents=True, exist_ok=True)

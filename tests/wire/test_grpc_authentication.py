@@ -42,7 +42,9 @@ async def refused(door: Door, *authorization: str) -> tuple[grpc.StatusCode, str
 async def test_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path) -> None:
     with running_issuer() as issuer:
         async with asking(tmp_path, grpc_port=0, **issuer.settings()) as door:
-            made = await door.tokens.create("loader")
+            made = await door.tokens.create("loader", admin=True)
+            everyone = {"holder": "everyone", "role": "read", "on": "warehouse"}
+            assert (await door.post("/v1/main/grants", everyone, made.text)).status == 200
             for token in (made.text, issuer.token()):
                 transaction = await begun(door, f"Bearer {token}")
                 assert transaction.state == pb.TS_OPEN
@@ -65,7 +67,7 @@ async def test_health_answers_everybody(tmp_path: Path) -> None:
 
 async def test_calls_beyond_the_rate_are_told_when_to_come_back(tmp_path: Path) -> None:
     async with asking(tmp_path, grpc_port=0, rate_limit_per_s=0.1, rate_limit_burst=1) as door:
-        made = await door.tokens.create("loader")
+        made = await door.tokens.create("loader", admin=True)
         await begun(door, f"Bearer {made.text}")
         code, reason, status = await refused(door, f"Bearer {made.text}")
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TooManyRequestsException")

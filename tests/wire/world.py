@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from lakepact.kernel.identity import uuid7
-from lakepact.server.app import build
+from lakepact.server.app import Service, build
 from lakepact.settings import Settings
 from tests.support.asgi_client import Answer, AsgiClient
 
@@ -115,13 +115,17 @@ class Wire:
     damaged: set[str] = field(default_factory=set)
     """Tables a test has broken by hand, as `namespace.name`: they are not expected to load at the end."""
 
+    service: Service | None = None
+    """What is behind it, for those who must look inside."""
+
     @classmethod
     @asynccontextmanager
     async def opened(cls, folder: Path, **given: Any) -> AsyncIterator[Self]:
+        admit = given.pop("admit", None)
         settings = Settings.load(**{"data": str(folder / "data"), "log_level": "error", **given})
-        service = await build(settings)
+        service = await build(settings, admit=admit)
         try:
-            wire = cls(AsgiClient(service.asgi), settings)
+            wire = cls(AsgiClient(service.asgi), settings, service=service)
             yield wire
             if any(answer.status == 409 or answer.status >= 500 for answer in wire.client.answered):
                 await wire.check_everything_alive()

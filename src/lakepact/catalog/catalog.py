@@ -6,33 +6,48 @@ afterwards. What the operations are is in `operations`; here they are put togeth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+from lakepact.access import Principal, Role, Scope
 from lakepact.catalog.cells import MainCells
+from lakepact.catalog.delta_import import DeltaImport, ImportDelta
 from lakepact.catalog.delta_tables import DeltaCommit
-from lakepact.catalog.dropped import Dropped
+from lakepact.catalog.dropped import Dropped, DroppedPage
 from lakepact.catalog.errors import NamespaceNotEmpty, NoSuchNamespace
 from lakepact.catalog.files import MetadataFiles
+from lakepact.catalog.grants import Grant, Grants, pointer_key
 from lakepact.catalog.keys import Keys
+from lakepact.catalog.names import Reads, missing
 from lakepact.catalog.namespaces import NotMarked, check_namespace
 from lakepact.catalog.operations import CatalogSettings, Operations, Parts
 from lakepact.catalog.pins import check_nobody_came, in_use, refuse_removal_of_pinned, removes_snapshots
-from lakepact.catalog.pointers import Kind, Pointer
-from lakepact.catalog.reachable import ALIVE
+from lakepact.catalog.pointers import Kind, Pointer, scope_of
+from lakepact.catalog.reachable import ALIVE, Reachable, ReachablePage
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Watch
 from lakepact.catalog.work import Call, Done, Draft, Plan, Worker
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import Contended
+from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.kernel.identity import TransactionId
-from lakepact.kernel.model import Transaction, TransactionRecord
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Transaction, TransactionRecord
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
 
 _DROP_ATTEMPTS: Final = 10
+_READ_AT_ONCE: Final = 500
+_SWEPT_AT_ONCE: Final = 500
+_UNDROP_MS: Final = 30 * 24 * 3600 * 1000
+"""For how long what was granted on a dropped table is kept, should it come back."""
+
+SWEEPING: Final = "sweepGrants"
+
+GrantScope: TypeAlias = "Scope | Identifier | tuple[str, ...]"
+"""What a grant is on: the account or the warehouse, a table or view by its name, or a namespace."""
 
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
@@ -64,7 +79,9 @@ class Catalog(Operations):
             look_every_time=warehouse.root.startswith("file:"),
             on_cache=watch.cache,
         )
-        parts = Parts(warehouse, Keys(warehouse.name), store, blobs, files, rows, clock, rng, tasks, settings, watch)
+        keys = Keys(warehouse.name)
+        self.grants = Grants(warehouse.name, keys, store, warehouse.account)
+        parts = Parts(warehouse, keys, self.grants, store, blobs, files, rows, clock, rng, tasks, settings, watch)
         worker = Worker(
             store,
             files,
@@ -83,12 +100,119 @@ class Catalog(Operations):
             parts.keys, warehouse, self._names, self._namespaces, files, self._cells, settings.max_page
         )
 
+    # --- who may do what: outside of all transactions ---
+
+    async def list_grants(self) -> list[Grant]:
+        """Every grant that counts in this warehouse."""
+        return await self.grants.all()
+
+    async def described_grants(self, grants: Sequence[Grant]) -> list[JsonObject]:
+        """With the names that tables and views have now. Those that are gone have left theirs out."""
+        keys = {one.scope: pointer_key(self.parts.keys, one.scope) for one in grants if one.scope.is_thing}
+        found: dict[Key, Cell] = {}
+        for first in range(0, len(keys), _READ_AT_ONCE):
+            found |= await self.parts.store.read(list(keys.values())[first : first + _READ_AT_ONCE])
+        described = []
+        for one in grants:
+            pointer = Pointer.of(found[keys[one.scope]]) if one.scope in keys else None
+            described.append(_described(one, pointer))
+        return described
+
+    async def role_of(self, principal: Principal, scope: GrantScope) -> Role | None:
+        """What this one may do there, at the most."""
+        rights = await self.grants.rights(principal)
+        match scope:
+            case Scope():
+                return rights.on_account if scope == Scope.account() else rights.everywhere
+            case Identifier():
+                pointer = await self._names.find(self._cells, scope)
+                if pointer is None:
+                    raise missing(scope, Kind.TABLE)
+                return rights.on_thing(scope.namespace, scope_of(pointer))
+            case _:
+                await self._names.namespace(self._cells, scope)
+                return rights.on_namespace(scope)
+
+    async def put_grant(self, call: Call, scope: GrantScope, holder: str, role: Role) -> Done:
+        by = call.source.get("principal")
+
+        async def plan(draft: Draft) -> JsonObject:
+            return await self.grants.put(draft, Grant(await self.scope(draft, scope), holder, role, by))
+
+        return await self._worker.perform(call, plan)
+
+    async def remove_grant(self, call: Call, scope: GrantScope, holder: str) -> Done:
+        async def plan(draft: Draft) -> JsonObject:
+            return await self.grants.remove(draft, await self.scope(draft, scope), holder)
+
+        return await self._worker.perform(call, plan)
+
+    async def give(self, call: Call, scopes: Sequence[Scope], holder: str) -> Done:
+        """Let somebody manage what they have made."""
+        return await self._worker.perform(call, lambda draft: self.grants.give(draft, scopes, holder))
+
+    async def sweep_grants(self) -> bool:
+        """Forget grants on tables and views that are gone for good: whether there are more of them."""
+        things = list(dict.fromkeys(one.scope for one in await self.grants.all() if one.scope.is_thing))
+        gone: list[Scope] = []
+        oldest_ms = self.now_ms() - _UNDROP_MS
+        for first in range(0, len(things), _READ_AT_ONCE // 2):
+            some = things[first : first + _READ_AT_ONCE // 2]
+            pointers = {one: pointer_key(self.parts.keys, one) for one in some}
+            notes = {one: self.parts.keys.dropped(one.id) for one in some}
+            found = await self.parts.store.read([*pointers.values(), *notes.values()])
+            gone += [
+                one
+                for one in some
+                if not found[pointers[one]].exists and (found[notes[one]].value or {}).get("dropped-ms", 0) < oldest_ms
+            ]
+        if gone:
+            call = Call(self.new_id(), SWEEPING, warehouse=self.warehouse.name)
+            some = gone[:_SWEPT_AT_ONCE]
+            await self._worker.perform(call, lambda draft: self.grants.clear(draft, some))
+        return len(gone) > _SWEPT_AT_ONCE
+
+    async def scope(self, cells: Reads, scope: GrantScope) -> Scope:
+        """What is meant by these names, which must exist."""
+        match scope:
+            case Scope():
+                return scope
+            case Identifier():
+                pointer = await self._names.find(cells, scope)
+                if pointer is None:
+                    raise missing(scope, Kind.TABLE)
+                return scope_of(pointer)
+            case _:
+                check_namespace(scope)
+                await self._names.namespace(cells, scope)
+                return Scope.namespace(scope)
+
+    # --- Delta tables that lie in the warehouse already ---
+
+    async def import_delta(self, call: Call, request: ImportDelta) -> Done:
+        return await DeltaImport(self.parts).run(call, request)
+
+    async def verify_delta(self, identifier: Identifier) -> dict[str, Any]:
+        return await DeltaImport(self.parts).verify(identifier)
+
+    async def check_mirrors(self, table_ids: Sequence[str]) -> None:
+        """Whether whoever asks may have the mirrors of these Delta tables brought up to date."""
+
+    async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
+        async def plan(draft: Draft) -> JsonObject:
+            result = await self._namespaces.create(draft, namespace, properties)
+            # One that was dropped inside a transaction may have left grants: they were not meant for this one.
+            await self.grants.forget(draft, Scope.namespace(namespace))
+            return result
+
+        return await self._worker.perform(call, plan)
+
     async def drop_namespace(self, call: Call, namespace: Sequence[str]) -> Done:
         check_namespace(namespace)
         mark = str(call.transaction_id)
         for attempt in range(_DROP_ATTEMPTS):
             try:
-                return await self._worker.perform(call, lambda draft: self._namespaces.drop(draft, namespace, mark))
+                return await self._worker.perform(call, lambda draft: self._drop_namespace(draft, namespace, mark))
             except NotMarked:
                 # If it has gone meanwhile, it may be this very request that dropped it, sent twice: its key knows.
                 with suppress(NoSuchNamespace):
@@ -100,6 +224,17 @@ class Catalog(Operations):
                     )
                 raise
         raise Contended(f"others keep creating in namespace {'.'.join(namespace)}; nothing was dropped, try again")
+
+    async def dropped_page(self, token: str | None, size: int | None = None) -> DroppedPage:
+        """What was dropped and may come back, a page of it."""
+        return await self.dropped.page(token, size)
+
+    async def reachable_page(self, token: str | None) -> ReachablePage:
+        """What files may be reachable from, a page of it."""
+        return await Reachable(self.parts).page(token)
+
+    async def reachable_files(self, table_id: str, keep_ms: int) -> list[str]:
+        return await Reachable(self.parts).delta_files(table_id, keep_ms)
 
     async def undrop(
         self, call: Call, identifier: Identifier | None, table_id: str | None = None, target: Identifier | None = None
@@ -118,6 +253,11 @@ class Catalog(Operations):
         async for _, used in in_use(self.parts, self._names.pointer_key(pointer)):
             pinned |= used
         return await self._worker.perform(call, lambda draft: self._tables.expire(draft, identifier, pinned))
+
+    async def _drop_namespace(self, draft: Draft, namespace: Sequence[str], mark: str) -> JsonObject:
+        result = await self._namespaces.drop(draft, namespace, mark)
+        await self.grants.forget(draft, Scope.namespace(namespace))
+        return result
 
     async def commit_table(self, call: Call, commit: Commit) -> Done:
         return await self._sparing_pinned([commit], lambda: super(Catalog, self).commit_table(call, commit))
@@ -166,3 +306,15 @@ class Catalog(Operations):
         """An open transaction may still read an old version: then files stay, and collection takes them later."""
         page = await self.parts.store.transactions(ALIVE, limit=1)
         return bool(page.transactions)
+
+
+def _described(grant: Grant, pointer: Pointer | None) -> JsonObject:
+    scope = grant.scope
+    about: JsonObject = {"on": scope.kind}
+    if scope.kind == "namespace":
+        about |= {"namespace": scope.levels}
+    elif scope.is_thing:
+        about = {"on": "table", "id": scope.id}
+        if pointer is not None:
+            about |= {"namespace": pointer.identifier.namespace, "name": pointer.identifier.name, "kind": pointer.kind}
+    return {**about, "holder": grant.holder, "role": grant.role.word, "by": grant.by, "at-ms": grant.at_ms}

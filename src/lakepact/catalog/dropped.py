@@ -21,7 +21,7 @@ from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import AlreadyExists, BadRequest, NoSuchTable
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
-from lakepact.catalog.names import Names
+from lakepact.catalog.names import Names, Reads
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import already_exists
@@ -118,7 +118,7 @@ class Dropped:
         self, draft: Draft, identifier: Identifier | None, table_id: str | None, target: Identifier | None
     ) -> JsonObject:
         """Bring it back, under the name it had or another. Its files and its history are as they were."""
-        found = await self._wanted(draft, identifier, table_id)
+        found = await self.wanted(draft, identifier, table_id)
         pointer, note = found.pointer, self._keys.dropped(found.pointer.id)
         if found.purging:
             raise BadRequest(
@@ -149,13 +149,13 @@ class Dropped:
             "metadata-location": pointer.metadata_location,
         }
 
-    async def _wanted(self, draft: Draft, identifier: Identifier | None, table_id: str | None) -> DroppedTable:
+    async def wanted(self, draft: Reads, identifier: Identifier | None, table_id: str | None) -> DroppedTable:
+        """The one with this id, or the one dropped last under this name."""
         if table_id is not None:
             [cell] = await draft.read(self._keys.dropped(table_id))
             found = None if cell.value is None else DroppedTable.from_json(cell.value)
             if found is None or (identifier is not None and found.pointer.identifier != identifier):
-                what = f"{shown(identifier)} with id {table_id}" if identifier is not None else f"a table {table_id}"
-                raise NoSuchTable(f"{what} is not among what was dropped; `lakepact dropped` lists it")
+                raise not_dropped(identifier, table_id)
             return found
         assert identifier is not None, "whoever asks names it one way or the other"
         newest: DroppedTable | None = None
@@ -169,9 +169,9 @@ class Dropped:
                 break
             token = page.next_token
         if newest is None:
-            raise NoSuchTable(f"{shown(identifier)} is not among what was dropped; `lakepact dropped` lists it")
+            raise not_dropped(identifier, None)
         # The listing was not part of the plan. The note is.
-        return await self._wanted(draft, identifier, newest.pointer.id)
+        return await self.wanted(draft, identifier, newest.pointer.id)
 
     async def _take_location(self, draft: Draft, pointer: Pointer) -> None:
         if pointer.kind is Kind.VIEW:
@@ -239,3 +239,12 @@ class Dropped:
 
     def _location(self, pointer: Pointer) -> Key:
         return self._keys.location(self._warehouse.blob_name(pointer.location))
+
+
+def not_dropped(identifier: Identifier | None, table_id: str | None) -> NoSuchTable:
+    if table_id is None:
+        assert identifier is not None, "whoever asks names it one way or the other"
+        what = shown(identifier)
+    else:
+        what = f"{shown(identifier)} with id {table_id}" if identifier is not None else f"a table {table_id}"
+    return NoSuchTable(f"{what} is not among what was dropped; `lakepact dropped` lists it")

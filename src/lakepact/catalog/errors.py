@@ -12,7 +12,9 @@
     │   ├── AlreadyExists        409
     │   ├── NamespaceNotEmpty    409
     │   ├── CommitFailed         409
+    │   ├── Protected            409  a table that is protected from being dropped
     │   └── Unprocessable        422
+    ├── Forbidden                403: whoever asks may not; nothing happened, and it may be granted later
     └── AnswerLost               504: the change has happened, and only the answer about it cannot be made
 
 `type` and `code` are Iceberg's own: clients compare them literally, and decide by them whether to delete their files.
@@ -105,9 +107,25 @@ class CommitFailed(Refusal):
     code: ClassVar[int] = 409
 
 
+class Protected(Refusal):
+    """Somebody has said that this table is not to be dropped."""
+
+    type: ClassVar[str] = "ProtectedException"
+    code: ClassVar[int] = 409
+
+
 class Unprocessable(Refusal):
     type: ClassVar[str] = "UnprocessableEntityException"
     code: ClassVar[int] = 422
+
+
+class Forbidden(LakepactError):
+    """Whoever asks may not do this. Nothing was applied.
+
+    No `Refusal`: it is not the request that is wrong, so it is never stored as the answer to its key.
+    """
+
+    type: ClassVar[str] = "ForbiddenException"
 
 
 class AnswerLost(LakepactError):

@@ -9,6 +9,11 @@
     <warehouse>/staged/<transaction>/<digest> a location that an open transaction has begun to use, for collection
     <warehouse>/dropped/<uuid>                what a dropped table has left behind, for collection
     <warehouse>/state/<name>                  a small document of a user
+    <warehouse>/governance/<uuid>             owner, description, tags and protection of a table or view
+    <warehouse>/grants/index                  at which revision each bucket of grants is
+    <warehouse>/grants/<bucket>               who may do what, for some of the namespaces, tables and views
+    lakepact/grants/<account>/index           at which revision the grants of each warehouse, and of the account, are
+    lakepact/grants/<account>/everywhere      who may do what in all warehouses of an account
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
     <warehouse>/rows-read/<uuid>              never there: an open transaction that has looked at it has read the rows
                                               of this Delta table
@@ -71,6 +76,15 @@ class Keys:
     def rows_read(self, uuid: str) -> Key:
         return key_of(self._warehouse, "rows-read", uuid)
 
+    def governance(self, uuid: str) -> Key:
+        return key_of(self._warehouse, "governance", uuid)
+
+    def grants_index(self) -> Key:
+        return key_of(self._warehouse, "grants", "index")
+
+    def grants_bucket(self, bucket: str) -> Key:
+        return key_of(self._warehouse, "grants", bucket)
+
     def staged_location(self, transaction_id: str, location: str) -> Key:
         return key_of(self._warehouse, "staged", transaction_id, hashlib.sha256(location.encode()).hexdigest())
 
@@ -89,6 +103,15 @@ class Keys:
     def all_pointers(self, family: str) -> Key:
         """What the keys of all `tables`, `views` or `delta` tables begin with."""
         return key_of(self._warehouse, family)
+
+
+def account_grants(account: str) -> Key:
+    """Where the grants on a whole account are. No warehouse has this name."""
+    return key_of("lakepact", "grants", account, "everywhere")
+
+
+def account_grants_index(account: str) -> Key:
+    return key_of("lakepact", "grants", account, "index")
 
 
 CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})

@@ -5,13 +5,18 @@ A page is made of what the store's own pages show. It is not a cut, and a page m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import BadRequest, NoSuchNamespace
 from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind
+from lakepact.kernel.model import Value
+
+Visible: TypeAlias = Callable[[Value], bool]
+"""Whether whoever asks may know of it: of the cell of a name, or of a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +31,28 @@ class Listing:
         self._cells = cells
         self._max_page = max_page
 
-    async def namespaces(self, parent: Sequence[str], token: str | None, size: int | None) -> Page:
+    async def namespaces(
+        self, parent: Sequence[str], token: str | None, size: int | None, visible: Visible | None = None
+    ) -> Page:
         """The last levels of the namespaces right below this one; the root's, if it is empty."""
         if parent:
             await self._check_there(parent)
-        return await self._page(self._keys.namespaces_in(parent), None, token, size)
+        return await self._page(self._keys.namespaces_in(parent), None, token, size, visible)
 
-    async def names(self, namespace: Sequence[str], kind: Kind, token: str | None, size: int | None) -> Page:
+    async def names(
+        self, namespace: Sequence[str], kind: Kind, token: str | None, size: int | None, visible: Visible | None = None
+    ) -> Page:
         await self._check_there(namespace)
-        return await self._page(self._keys.names_in(namespace), kind, token, size)
+        return await self._page(self._keys.names_in(namespace), kind, token, size, visible)
 
     async def _check_there(self, namespace: Sequence[str]) -> None:
         [cell] = await self._cells.read(self._keys.namespace(namespace))
         if not cell.exists:
             raise NoSuchNamespace.named(namespace)
 
-    async def _page(self, prefix: str, kind: Kind | None, token: str | None, size: int | None) -> Page:
+    async def _page(
+        self, prefix: str, kind: Kind | None, token: str | None, size: int | None, visible: Visible | None
+    ) -> Page:
         """Without a size: everything, however many pages of the store that takes."""
         if size is not None and size < 1:
             raise BadRequest(f"pageSize is {size}; ask for at least 1")
@@ -51,7 +62,9 @@ class Listing:
             found += [
                 last_segment(cell.key)
                 for cell in page.cells
-                if cell.value is not None and (kind is None or cell.value["kind"] == kind)
+                if cell.value is not None
+                and (kind is None or cell.value["kind"] == kind)
+                and (visible is None or visible(cell.value))
             ]
             after = page.after
             if after is None or (size is not None and found):

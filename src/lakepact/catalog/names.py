@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from lakepact.catalog.errors import NoSuchNamespace, NoSuchTable, NoSuchView, Refusal
-from lakepact.catalog.keys import Keys
+from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.errors import Contended
 from lakepact.iceberg.requests import Identifier
@@ -28,6 +29,14 @@ class Reads(Protocol):
     async def read(self, *keys: Key) -> list[Cell]: ...
 
     async def read_again(self, *keys: Key) -> list[Cell]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """Where a table's metadata is."""
+
+    id: str
+    location: str
 
 
 class Names:
@@ -78,7 +87,7 @@ class Names:
             raise missing(identifier, Kind.VIEW)
         return pointer
 
-    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[str]:
+    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt]:
         """Where these tables' metadata is, in one cut. All of them exist in it, or the first that does not is refused.
 
         Of each pointer only this much is looked at: they may be many.
@@ -92,8 +101,12 @@ class Names:
             found = dict(zip(wanted, await cells.read_again(*keys), strict=True))
             moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
-                locations = {one: str(cell.value["metadata-location"]) for one, cell in found.items() if cell.value}
-                return [locations[one] for one in identifiers]
+                at = {
+                    one: TableAt(last_segment(cell.key), str(cell.value["metadata-location"]))
+                    for one, cell in found.items()
+                    if cell.value
+                }
+                return [at[one] for one in identifiers]
             for one in moved:
                 self._ids.pop(one, None)
         raise Contended("the tables keep being renamed; send the request again")
@@ -112,6 +125,11 @@ class Names:
         if cell.value is None:
             raise NoSuchNamespace.named(namespace)
         return dict(cell.value)
+
+    def likely_key(self, identifier: Identifier) -> Key | None:
+        """The pointer that this name stood for when somebody last looked. It may have moved on."""
+        known = self._ids.get(identifier)
+        return None if known is None else self._pointer_key(*known)
 
     def pointer_key(self, pointer: Pointer) -> Key:
         return self._pointer_key(pointer.kind, pointer.id)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from lakepact.access.rules import Role
+from lakepact.catalog import governance
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.delta_conflicts import log_conflicts
 from lakepact.catalog.delta_steps import DeltaStep
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable, DeltaTables
 from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Refusal, Unsupported
 from lakepact.catalog.files import MetadataFile, MetadataFiles
+from lakepact.catalog.grants import Grants
 from lakepact.catalog.keys import Keys
-from lakepact.catalog.listing import Listing, Page
-from lakepact.catalog.names import Names
+from lakepact.catalog.listing import Listing, Page, Visible
+from lakepact.catalog.names import Names, Reads, TableAt, missing
 from lakepact.catalog.namespaces import Namespaces, check_namespace
+from lakepact.catalog.overlaps import overlapping
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.tables import Tables
 from lakepact.catalog.views import Views
@@ -61,6 +65,7 @@ class Parts:
 
     warehouse: Warehouse
     keys: Keys
+    grants: Grants
     store: CellStore
     blobs: BlobStore
     files: MetadataFiles
@@ -124,13 +129,47 @@ class Operations:
     def warehouse(self) -> Warehouse:
         return self.parts.warehouse
 
+    @property
+    def names(self) -> Names:
+        return self._names
+
+    @property
+    def cells(self) -> Cells:
+        return self._cells
+
+    def now_ms(self) -> int:
+        return self.parts.clock.now_ms()
+
+    async def role_on(self, pointer: Pointer) -> Role | None:
+        """What whoever asks may do with this table or view, at the most. None: it does not exist for them."""
+        return Role.MANAGE
+
+    async def may_write(self, identifier: Identifier, table_id: str | None) -> bool:
+        """Whether whoever asks may write the files of a table that they may see, or are about to make."""
+        return True
+
+    async def overlapping(self, location: str, table_id: str | None) -> str | None:
+        """The location of another table that one at this place would share files with; None: there is none."""
+        return await overlapping(self.parts, location, table_id)
+
+    @property
+    def settings(self) -> CatalogSettings:
+        return self.parts.settings
+
     def new_id(self) -> TransactionId:
         return self.parts.new_id()
 
     # --- namespaces ---
 
-    async def list_namespaces(self, parent: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
-        return await self._listing.namespaces(parent, token, size)
+    async def list_namespaces(
+        self,
+        parent: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
+        return await self._listing.namespaces(parent, token, size, visible)
 
     async def load_namespace(self, namespace: Sequence[str]) -> Mapping[str, str]:
         check_namespace(namespace)
@@ -154,19 +193,32 @@ class Operations:
 
     # --- tables ---
 
-    async def list_tables(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+    async def list_tables(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
         check_namespace(namespace)
-        return await self._listing.names(namespace, Kind.TABLE, token, size)
+        return await self._listing.names(namespace, Kind.TABLE, token, size, visible)
 
     async def table(self, identifier: Identifier) -> Pointer:
         return await self._names.table(self._cells, identifier)
 
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         """All these tables as of one instant, in this order."""
+        return await self.table_files([one.location for one in await self.cut(self._cells, identifiers)])
+
+    async def cut(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt]:
+        """Where these tables are in one cut of these cells."""
         limit = self.parts.settings.max_batch
         if len(identifiers) > limit:
             raise BadRequest(f"{len(identifiers)} tables asked for at once; the limit is {limit} (max_batch)")
-        locations = await self._names.all_tables(self._cells, identifiers)
+        return await self._names.all_tables(cells, identifiers)
+
+    async def table_files(self, locations: Sequence[str]) -> list[MetadataFile]:
         # Side by side only what takes a while: most of them are at hand.
         away = [one for one in dict.fromkeys(locations) if not self.parts.files.holds(one)]
         loaded = dict(zip(away, await self.parts.tasks.all([self.table_file(one) for one in away]), strict=True))
@@ -208,9 +260,16 @@ class Operations:
 
     # --- views ---
 
-    async def list_views(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+    async def list_views(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
         check_namespace(namespace)
-        return await self._listing.names(namespace, Kind.VIEW, token, size)
+        return await self._listing.names(namespace, Kind.VIEW, token, size, visible)
 
     async def view(self, identifier: Identifier) -> Pointer:
         return await self._names.view(self._cells, identifier)
@@ -227,9 +286,16 @@ class Operations:
 
     # --- Delta tables ---
 
-    async def list_delta(self, namespace: Sequence[str], token: str | None = None, size: int | None = None) -> Page:
+    async def list_delta(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
         check_namespace(namespace)
-        return await self._listing.names(namespace, Kind.DELTA, token, size)
+        return await self._listing.names(namespace, Kind.DELTA, token, size, visible)
 
     async def create_delta(self, call: Call, namespace: tuple[str, ...], request: CreateDelta) -> Done:
         return await self._worker.perform(call, lambda draft: self._delta.create(draft, namespace, request))
@@ -287,6 +353,29 @@ class Operations:
     async def load_state(self, name: str) -> Cell:
         [cell] = await self._cells.read(self.parts.keys.state(name))
         return cell
+
+    # --- what people say about a table or view ---
+
+    async def load_governance(self, identifier: Identifier) -> JsonObject:
+        pointer = await self._names.find(self._cells, identifier)
+        if pointer is None:
+            raise missing(identifier, Kind.TABLE)
+        [cell] = await self._cells.read(self.parts.keys.governance(pointer.id))
+        return governance.shown_of(cell)
+
+    async def put_governance(self, call: Call, identifier: Identifier, given: Mapping[str, Any]) -> Done:
+        """Set these fields and leave the others."""
+
+        async def plan(draft: Draft) -> JsonObject:
+            pointer = await self._names.find(draft, identifier)
+            if pointer is None:
+                raise missing(identifier, Kind.TABLE)
+            [cell, _] = await draft.read(self.parts.keys.governance(pointer.id), self._names.pointer_key(pointer))
+            # A table that goes at the same moment takes nothing with it.
+            draft.depend_on(self._names.pointer_key(pointer))
+            return governance.change(draft, self.parts.keys, pointer, cell, given)
+
+        return await self._worker.perform(call, plan)
 
     # --- files ---
 

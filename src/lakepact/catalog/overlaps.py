@@ -7,11 +7,13 @@ chosen by a client, and are compared with the location of every table there is.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lakepact.catalog.operations import Parts
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.kernel.keys import key_of
+
+if TYPE_CHECKING:
+    from lakepact.catalog.operations import Parts
 
 _FAMILIES: Final = ("locations", "dropped")
 """Who owns which location, and what dropped tables have left behind."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from lakepact.access.rules import Scope
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_steps import DELTA_CELLS, DeltaStep, StagedDelta, kept, kept_steps, needed
 from lakepact.catalog.delta_tables import DeltaCommit, DeltaTable
@@ -22,10 +23,11 @@ from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.keys import family_of
+from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.operations import Operations, Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
 from lakepact.catalog.staged import STAGED, StagedNote, with_note, without_note
-from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, write_files
+from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, planned, write_files
 from lakepact.delta.ports import VersionRow
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
 from lakepact.iceberg import names as words
@@ -36,6 +38,9 @@ from lakepact.iceberg.requests import Commit, CreateTable, Identifier
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, CellPage, State, Transaction, TransactionRecord, Value, Write
+
+PRINCIPAL: Final = "lakepact.principal"
+"""The property that says whose transaction it is."""
 
 READ_ONLY: Final = "lakepact.read-only"
 """The property of a transaction that only reads."""
@@ -141,7 +146,7 @@ class OverlayWorker:
             if call.keyed and (done := await self._earlier(call, draft)) is not None:
                 return done
             try:
-                result = await plan(draft)
+                result = await planned(call, plan, draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 await self._refuse(call, draft, as_refusal(error))
             if draft.changes_nothing and not call.keyed:
@@ -254,6 +259,7 @@ class Overlay(Operations):
         worker = OverlayWorker(parts, transaction_id, cells)
         self._check_takes_changes = worker.check_takes_changes
         self.know = cells.know
+        self.properties = cells.properties
         super().__init__(parts, cells, worker)
 
     async def _delta_staged(self, pointer: Pointer) -> tuple[DeltaStep | None, int]:
@@ -293,6 +299,20 @@ class Overlay(Operations):
     async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
         refuse_destruction(iceberg)
         return await super().commit_delta(call, commits, iceberg)
+
+    async def drop_namespace(self, call: Call, namespace: Sequence[str]) -> Done:
+        check_namespace(namespace)
+
+        async def plan(draft: Draft) -> JsonObject:
+            if any(grant.scope == Scope.namespace(namespace) for grant in await self.parts.grants.all()):
+                # Grants are outside of transactions, and must not outlive what they are on.
+                raise BadRequest(
+                    f"there are grants on namespace {'.'.join(namespace)}: drop it outside of a transaction, or remove "
+                    f"them first with lakepact grants remove"
+                )
+            return await self._namespaces.drop(draft, namespace, None)
+
+        return await self._worker.perform(call, plan)
 
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))
@@ -376,7 +396,9 @@ class Overlay(Operations):
             key = self.parts.keys.state(name)
             [cell] = await draft.read(key)
             check_revision(name, cell, revision)
-            draft.write(key, None if value is None else {"value": value})
+            owner = (cell.value or {}).get("principal", call.source.get("principal"))
+            owned = {} if owner is None else {"principal": owner}
+            draft.write(key, None if value is None else {"value": value, **owned})
             return {"name": name, "revision": cell.revision + (cell.writer != self.id)}
 
         return await self._worker.perform(call, plan)

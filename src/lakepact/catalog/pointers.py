@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from lakepact.access.rules import Scope
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.iceberg.summary import summarize_table, summarize_view
@@ -28,6 +29,10 @@ class Kind(StrEnum):
     VIEW = "view"
     DELTA = "delta"
     """A Delta table: a table of its own kind, which clients of Iceberg do not see."""
+
+
+FAMILIES: Final = {Kind.TABLE: "tables", Kind.VIEW: "views", Kind.DELTA: "delta"}
+"""The family of the cells that are pointers of a kind, which also names what a grant is on."""
 
 
 class Change(StrEnum):
@@ -114,6 +119,11 @@ class Pointer:
         """The folder of the table or view."""
         location: str = self.summary["location"]
         return location
+
+
+def scope_of(pointer: Pointer) -> Scope:
+    """What a grant on this table or view is held on."""
+    return Scope.thing(FAMILIES[pointer.kind], pointer.id)
 
 
 def shown(identifier: Identifier) -> str:

@@ -30,6 +30,7 @@ FORMAT: Final = 1
 NAMESPACE: Final = "namespace"
 EVENTS: Final = f"{OWN_FOLDER}/events"
 _NO_TRANSACTION: Final = "00000000-0000-0000-0000-000000000000"
+GOVERNANCE: Final = "governance"
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
@@ -51,6 +52,9 @@ class CommittedChange:
     pointer: Pointer | None = None
     """Of a table or view. For one that was dropped: the last it had."""
 
+    governance: JsonObject | None = None
+    """What people say about a table or view, if that is what changed."""
+
     @property
     def has_new_metadata(self) -> bool:
         return self.pointer is not None and self.change in (Change.CREATE, Change.COMMIT, Change.REGISTER)
@@ -65,7 +69,8 @@ class CommittedChange:
         # A log's file may come again, where a table was dropped and made anew.
         if self.made_its_metadata and self.pointer is not None and self.kind != Kind.DELTA:
             return commit_key(self.pointer.metadata_location)
-        return commit_key(f"cell:{self.id}:{self.revision}")
+        what = f"governance/{self.id}" if self.kind == GOVERNANCE else self.id
+        return commit_key(f"cell:{what}:{self.revision}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,7 @@ def receipt_of(
         "previous-metadata-location": pointer.previous_metadata_location if pointer is not None else None,
         "base-metadata-location": _base(change),
         **_content(change, metadata),
+        **({} if change.governance is None else {"governance": change.governance}),
         "source": {name: value for name, value in source.items() if name not in ("inputs", "checks", "quality")},
         "lineage": _LINEAGE.get(source.get("kind", ""), "none"),
         "quality": source.get("quality", "not-checked"),
@@ -199,6 +205,13 @@ def _change_of(write: Write, dropped: Mapping[str, Value]) -> CommittedChange | 
                 return None
             levels = _levels(rest, write.value)
             return CommittedChange(NAMESPACE, "/".join((family, *rest)), revision, change, None, levels)
+        case "governance" if write.value is not None:
+            said = write.value
+            identifier = Identifier(tuple(said["namespace"]), said["name"])
+            about = {name: said[name] for name in ("owner", "description", "tags", "protected")}
+            return CommittedChange(
+                GOVERNANCE, rest[-1], revision, Change.COMMIT, identifier, identifier.namespace, governance=about
+            )
         case _:
             return None
 

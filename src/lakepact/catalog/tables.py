@@ -14,6 +14,7 @@ import orjson
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
 from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces
@@ -322,6 +323,8 @@ class Tables:
     ) -> str:
         """The next version of a table as a whole document: these bytes, or a file that is there. Where it is."""
         what = location or "the metadata document"
+        if location is not None:
+            self._check_own(pointer, location)
         try:
             raw = text if text is not None else await self._files.raw(what)
             metadata = check_table_metadata(parsed(what, raw))
@@ -357,6 +360,17 @@ class Tables:
             await self._release_location(draft, pointer)
         draft.write(self._keys.table(pointer.id), following.to_json())
         return location
+
+    def _check_own(self, pointer: Pointer, location: str) -> None:
+        """A document that is handed in by its place lies in its table: others' are not read, whatever they hold."""
+        folder = self._warehouse.blob_name(pointer.location)
+        current = self._warehouse.blob_name(pointer.metadata_location).rpartition("/")[0]
+        name = self._warehouse.blob_name(location, "metadata-location")
+        if not name.startswith((f"{folder}/", f"{current}/")):
+            raise BadRequest(
+                f"{location} lies outside of table {shown(pointer.identifier)} ({pointer.location}). Put the document "
+                f"into the table's own folder"
+            )
 
     # --- registering ---
 
@@ -445,7 +459,11 @@ class Tables:
         Its location stays its own: it may come back, and nobody else's files may lie where its are deleted.
         """
         dropped, key = self._keys.dropped(pointer.id), self._names.pointer_key(pointer)
-        [_, cell] = await draft.read(dropped, key)
+        governance = self._keys.governance(pointer.id)
+        [_, cell, said] = await draft.read(dropped, key, governance)
+        refuse_protected(pointer, said.value)
+        # Protection that comes at the same moment counts.
+        draft.depend_on(governance)
         draft.write(key, None)
         if cell.revision == 1 and cell.writer == draft.transaction_id:
             # It came to be in this very transaction: nobody has seen it, and there is nothing to come back to.

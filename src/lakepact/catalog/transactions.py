@@ -9,7 +9,7 @@ from typing import Any, Final
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
 from lakepact.catalog.errors import CommitFailed
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
+from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
@@ -59,6 +59,8 @@ class Transactions:
         given[WAREHOUSE] = self._parts.warehouse.name
         if read_only:
             given[READ_ONLY] = "true"
+        if principal := call.source.get("principal"):
+            given[PRINCIPAL] = principal
         record = await self._parts.store.begin(
             call.transaction_id,
             request_hash=call.request_hash,
@@ -139,7 +141,13 @@ class Transactions:
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, key: TransactionId | None
     ) -> None:
         staging = Call(
-            key or self._parts.new_id(), call.operation, key is not None, digest, call.source, call.warehouse
+            key or self._parts.new_id(),
+            call.operation,
+            key is not None,
+            digest,
+            call.source,
+            call.warehouse,
+            call.guard,
         )
         try:
             await self.overlay(call.transaction_id).edit_tables(staging, edits, digest)

@@ -38,8 +38,10 @@ _OF_A_TABLE: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", 
 class Warehouse:
     """The names and the rules. Reading and writing is for whoever holds the blob store."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, account: str = "default") -> None:
+        """`account`: the tenant who owns it."""
         self.name = name
+        self.account = account
         self.root = without_trailing_slash(url)
         self._inside = _canonical(self.root) + "/"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from lakepact.catalog.delta_attempts import PlannedRows
 from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows
@@ -74,12 +74,23 @@ class Call:
     warehouse: str = ""
     """Where it was sent to. A refusal has no cells that would tell."""
 
+    guard: PlanGuard | None = None
+    """Who sees to it that whoever asks may do this. None: nobody needs to."""
+
     @property
     def statement(self) -> str:
         """What tells it from all others inside of a transaction, also from another request under the same key."""
         if not self.keyed:
             return self.transaction_id
         return str(uuid.uuid5(uuid.UUID(self.transaction_id), self.request_hash))
+
+
+class PlanGuard(Protocol):
+    """Looks at every attempt of a change, before it is planned and before it is committed. Raises to forbid it."""
+
+    async def before(self, draft: Draft) -> None: ...
+
+    async def after(self, draft: Draft) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +246,7 @@ class Worker:
                 break
             draft = Draft(self.store.read, call.transaction_id, str(attempt), self._clock.now_ms())
             try:
-                result = await plan(draft)
+                result = await planned(call, plan, draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
                 return await self._refuse(call, as_refusal(error))
             if draft.changes_nothing and not call.keyed:
@@ -289,7 +300,12 @@ class Worker:
         self._watch.refused()
         if not call.keyed:
             raise refusal
-        answer = {"operation": call.operation, "warehouse": call.warehouse, "error": refusal.to_json()}
+        answer = {
+            "operation": call.operation,
+            "warehouse": call.warehouse,
+            "error": refusal.to_json(),
+            "source": call.source,
+        }
         settled = await self.store.fail(call.transaction_id, call.request_hash, answer)
         if isinstance(settled, Committed):
             # Another attempt under this key got through, and what it did is why this one was refused.
@@ -301,6 +317,9 @@ class Worker:
     ) -> Done | None:
         """None if something has moved since it was read: plan again."""
         answer = {"operation": call.operation, "result": result, "source": call.source}
+        if not all(key.startswith(f"{self._warehouse}/") for key in draft.writes):
+            # Grants on a whole account: their cells do not say where they were asked for.
+            answer["warehouse"] = self._warehouse
         if self._clock.monotonic_s() > deadline:
             raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
@@ -351,6 +370,17 @@ class Worker:
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+async def planned(call: Call, plan: Plan, draft: Draft) -> JsonObject:
+    """What the plan comes to, if whoever asks may do it. Each attempt is looked at: a name may stand for another table
+    by then."""
+    if call.guard is None:
+        return await plan(draft)
+    await call.guard.before(draft)
+    result = await plan(draft)
+    await call.guard.after(draft)
+    return result
 
 
 async def write_files(files: MetadataFiles, tasks: Tasks, draft: Draft) -> bool:

@@ -20,6 +20,8 @@ from lakepact.cli import (
     doctor,
     dropped,
     gc,
+    governance,
+    grants,
     graph,
     history,
     mirror,
@@ -62,6 +64,7 @@ transactions_app = typer.Typer(
 )
 tx_app = typer.Typer(help="Transactions over many statements, of a server.", no_args_is_help=True)
 mirror_app = typer.Typer(help="Copies of Delta tables for engines that do not ask a server.", no_args_is_help=True)
+grants_app = typer.Typer(help="Who may do what on a server.", no_args_is_help=True)
 namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
 tokens_app = typer.Typer(help="API tokens, in a store.", no_args_is_help=True)
 tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
@@ -79,6 +82,10 @@ app.command("restore")(backup.restore)
 app.command("run")(run.run)
 app.command("serve")(serve.serve)
 app.command("undrop")(dropped.undrop)
+grants_app.command("add")(grants.add)
+grants_app.command("check")(grants.check)
+grants_app.command("list")(grants.list_)
+grants_app.command("remove")(grants.remove)
 mirror_app.command("retry")(mirror.retry)
 mirror_app.command("run")(mirror.run)
 mirror_app.command("status")(mirror.status)
@@ -86,6 +93,7 @@ namespaces_app.command("create")(namespaces.create)
 namespaces_app.command("drop")(namespaces.drop)
 namespaces_app.command("list")(namespaces.list_)
 tables_app.command("drop")(tables.drop)
+tables_app.command("govern")(governance.govern)
 tables_app.command("list")(tables.list_)
 tables_app.command("register")(tables.register)
 tables_app.command("rename")(tables.rename)
@@ -106,6 +114,7 @@ transactions_app.command("show")(transactions.show)
 app.add_typer(config_app, name="config")
 app.add_typer(delta.delta_app, name="delta")
 app.add_typer(gc.gc_app, name="gc")
+app.add_typer(grants_app, name="grants")
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(namespaces_app, name="namespaces")
 app.add_typer(store_app, name="store")

@@ -29,6 +29,7 @@ from lakepact.client.errors import (
     Unknown,
     Unsupported,
 )
+from lakepact.client.grants import On
 from lakepact.client.lake import Committed, Lake, TableChange, connect
 from lakepact.client.machine import Retry
 from lakepact.client.names import Identifier, Name
@@ -56,6 +57,7 @@ __all__ = [
     "Name",
     "NotEmpty",
     "NotFound",
+    "On",
     "Place",
     "Published",
     "Refused",

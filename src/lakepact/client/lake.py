@@ -14,6 +14,7 @@ from lakepact.client.caller import Caller
 from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
 from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
+from lakepact.client.grants import Grants
 from lakepact.client.http import HttpTransport, Transport
 from lakepact.client.machine import Machine, Retry, ThisMachine, new_id
 from lakepact.client.names import Identifier, Name, document_of, identifier_of, shown, table_name
@@ -155,6 +156,9 @@ class Lake:
         """Tables in Delta's format."""
 
         self.transactions = Transactions(caller)
+        self.grants = Grants(caller)
+        """Who may do what."""
+
         self.state = States(caller)
         """Users' documents as they are committed."""
 

@@ -201,6 +201,17 @@ class Tables:
         path = f"{{prefix}}/namespaces/{levels_segment(identifier[:-1])}/register"
         return self._loaded(identifier, self._caller.change("POST", path, body=body).json())
 
+    def governance(self, name: Name) -> dict[str, Any]:
+        """What people say about a table or view: `owner`, `description`, `tags`, and whether it is `protected`."""
+        answer: dict[str, Any] = self._caller.read(f"{_table(table_name(name))}/governance").json()
+        return answer
+
+    def govern(self, name: Name, **fields: Any) -> dict[str, Any]:
+        """Set these fields and leave the others; None sets one back. What is said then."""
+        path = f"{_table(table_name(name))}/governance"
+        answer: dict[str, Any] = self._caller.change("PUT", path, body=fields).json()
+        return answer
+
     def _loaded(self, identifier: Identifier, answer: Mapping[str, Any]) -> LoadedTable:
         return LoadedTable(
             identifier, answer["metadata-location"], answer["metadata"], answer.get("config") or {}, self._properties

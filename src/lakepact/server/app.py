@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from lakepact.catalog import Catalog, CatalogSettings, Watch
+from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Mirrored
 from lakepact.errors import InvalidSetting
@@ -26,7 +27,7 @@ from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
-from lakepact.server.asgi import Application
+from lakepact.server.asgi import Admit, Application
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.auth.wiring import Auth, auth_of
 from lakepact.server.health import Draining, Health
@@ -40,6 +41,7 @@ from lakepact.server.tracing import Asgi, Tracing, open_tracing
 from lakepact.server.vending import Delegation, Outside, vendors_of
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
+from lakepact.upkeep.audit import AuditTrail
 from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
@@ -48,6 +50,7 @@ from lakepact.upkeep.restore import check_complete
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
 
 if TYPE_CHECKING:
+    from lakepact.server.grpc.server import Admit as AdmitCall
     from lakepact.server.grpc.server import GrpcServer
 
 _DRAIN_WITHIN_S: Final = 30.0
@@ -90,6 +93,8 @@ class Service:
     grpc: GrpcServer | None
     """Not started yet, if the settings ask for it."""
 
+    catalogs: Mapping[str, Catalog]
+    trail: AuditTrail
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -97,8 +102,11 @@ class Service:
         await self._stack.aclose()
 
 
-async def build(settings: Settings) -> Service:
-    """Open what the settings name, and wire it. Raises InvalidSetting, StoreUnsuitable or StoreUnavailable."""
+async def build(settings: Settings, *, admit: Admit | None = None, admit_call: AdmitCall | None = None) -> Service:
+    """Open what the settings name, and wire it. Raises InvalidSetting, StoreUnsuitable or StoreUnavailable.
+
+    `admit` and `admit_call` say who sends a request, or a call. Without them nobody is asked for a name.
+    """
     _check(settings)
     async with AsyncExitStack() as stack:
         opened = await _open(settings, stack)
@@ -116,8 +124,17 @@ async def build(settings: Settings) -> Service:
         mirrors = watch.mirrors
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)
+        trail = AuditTrail(
+            opened.warehouses,
+            opened.clock,
+            process=opened.process,
+            interval_s=settings.audit_interval_s,
+            keep=settings.audit,
+            on_lost=opened.metrics.audit_lost,
+        )
+        stack.push_async_callback(trail.stop)
         delegation = _delegation(opened, stack)
-        served = (*health.routes(), *auth.routes, *_catalog_routes(settings, catalogs, mirrors, delegation))
+        served = (*health.routes(), *auth.routes, *_catalog_routes(settings, catalogs, mirrors, delegation, trail))
         described = docs_routes(served, base_path=settings.base_path, open=settings.open_docs)
         routes = tuple(auth.sessions.protect(route) for route in (*served, *described))
         lease = Lease(
@@ -134,12 +151,14 @@ async def build(settings: Settings) -> Service:
 
         async def startup() -> None:
             runner.start()
+            trail.start()
             if mirrors is not None:
                 # In every worker: each table has a lease of its own.
                 mirrors.start()
 
         async def shutdown() -> None:
             await runner.stop()
+            await trail.stop()
             if mirrors is not None:
                 await mirrors.stop()
 
@@ -152,13 +171,15 @@ async def build(settings: Settings) -> Service:
             log_request=_log_request(opened),
             startup=startup,
             shutdown=shutdown,
-            admit=auth.guard.admit,
+            admit=admit or auth.guard.admit,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
-        grpc = None if settings.grpc_port is None else _grpc(opened, catalogs, settings.grpc_port, auth)
+        grpc = None
+        if settings.grpc_port is not None:
+            grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, auth, grpc, stack.pop_all())
+        return Service(asgi, routes, draining, runner, auth, grpc, catalogs, trail, stack.pop_all())
     raise AssertionError("unreachable")
 
 
@@ -220,7 +241,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
     )
     catalogs = {
         name: Catalog(
-            Warehouse(name, place.url),
+            Warehouse(name, place.url, place.account),
             opened.store,
             opened.warehouses[name],
             opened.clock,
@@ -232,6 +253,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
         )
         for name, place in settings.places().items()
     }
+    opened.jobs.update({f"grants of {name}": catalog.sweep_grants for name, catalog in catalogs.items()})
     if rows is not None:
         opened.jobs.update(row_jobs(rows))
         watch.mirrors = Mirrors(
@@ -304,7 +326,11 @@ def _delegation(opened: Opened, stack: AsyncExitStack) -> Delegation:
 
 
 def _catalog_routes(
-    settings: Settings, catalogs: Mapping[str, Catalog], mirrors: Mirrors | None, delegation: Delegation
+    settings: Settings,
+    catalogs: Mapping[str, Catalog],
+    mirrors: Mirrors | None,
+    delegation: Delegation,
+    trail: Trail,
 ) -> list[Route]:
     return rest_routes(
         catalogs,
@@ -313,10 +339,11 @@ def _catalog_routes(
         idempotency_lifetime_s=int(settings.idempotency_lifetime_s),
         multi_table_transactions=settings.multi_table_transactions,
         delegation=delegation,
+        trail=trail,
     )
 
 
-def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, auth: Auth) -> GrpcServer:
+def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, trail: Trail, admit: AdmitCall) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
     try:
         from lakepact.server.grpc.server import GrpcServer
@@ -325,14 +352,14 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, auth: Auth
         raise InvalidSetting(f"gRPC needs {error.name}; install it: pip install 'lakepact[grpc]'") from None
     settings = opened.settings
     return GrpcServer(
-        TransactionsService(catalogs, settings.default_warehouse),
+        TransactionsService(catalogs, settings.default_warehouse, trail),
         host=settings.host,
         port=port,
         metrics=opened.metrics,
         max_message_bytes=settings.max_body_bytes,
         log_request=_log_request(opened),
         tracing=opened.tracing,
-        admit=auth.guard.admit_call,
+        admit=admit,
     )
 
 

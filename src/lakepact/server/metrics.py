@@ -171,6 +171,11 @@ class Metrics:
         self._hit, self._miss = map(cache.labels, ("hit", "miss"))
         self._written, self._failed = map(receipts.labels, ("written", "failed"))
         self._made, self._not_made = map(credentials.labels, ("made", "failed"))
+        self._audit_lost = Counter(
+            "lakepact_audit_lost",
+            "Entries of the audit trail given up because the warehouse did not take them for too long.",
+            registry=self.registry,
+        )
 
     def operations_are(self, operations: Iterable[str]) -> None:
         """These are all that will ever be counted, beside `unmatched`."""
@@ -244,6 +249,9 @@ class Metrics:
 
     def credentials_failed(self) -> None:
         self._not_made.inc()
+
+    def audit_lost(self) -> None:
+        self._audit_lost.inc()
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""

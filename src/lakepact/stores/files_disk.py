@@ -84,6 +84,11 @@ class Disk:
             self._check_root()
             return False
 
+    def holds(self, name: str) -> bool:
+        """Whether this name lies in the folder, wherever links on the way may lead."""
+        root = os.path.realpath(self.root)
+        return os.path.realpath(f"{root}/{self._legal_name(name)}").startswith(f"{root}/")
+
     def make_folder(self, name: str) -> None:
         self._make_durable_folder(self._path(name))
 
@@ -173,6 +178,8 @@ class Disk:
         for sort_name, entry in entries:
             name = folder + sort_name
             if not folder and entry.name in (TEMPORARY, LOCKS):
+                continue
+            if entry.is_symlink() and not self.holds(name.rstrip("/")):
                 continue
             if sort_name.endswith("/"):
                 inside = name.startswith(prefix) or prefix.startswith(name)

@@ -204,7 +204,9 @@ class Receipts:
             return {"last-updated-ms": change.pointer.summary.get("last-updated-ms")}
 
     def _catalog_of(self, writes: tuple[Write, ...]) -> Catalog | None:
-        return self._catalogs.get(segments_of(writes[0].key)[0]) if writes else None
+        # Not the first one: a change of grants also writes cells that belong to no warehouse.
+        names = (segments_of(write.key)[0] for write in writes)
+        return next((self._catalogs[name] for name in names if name in self._catalogs), None)
 
 
 def _mark(cell: Cell) -> tuple[int | None, int | None]:

@@ -162,7 +162,8 @@ class Reconciler:
             yield
 
     async def _record(self, scribes: Mapping[str, Scribe], record: TransactionRecord) -> None:
-        scribe = scribes.get(segments_of(record.writes[0].key)[0]) if record.writes else None
+        names = (segments_of(write.key)[0] for write in record.writes)
+        scribe = next((scribes[name] for name in names if name in scribes), None)
         if scribe is None or (record.answer or {}).get("operation") == MARKING:
             return
         scribe.report.transactions += 1

@@ -106,6 +106,9 @@ CHANGES = {
     "createToken",
     "rotateToken",
     "revokeToken",
+    "addGrant",
+    "removeGrant",
+    "putGovernance",
 }
 
 

@@ -12,13 +12,16 @@ from lakepact.access import Principal
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.errors import AnswerLost, Refusal
 from lakepact.catalog.overlay import ClosedTransaction
+from lakepact.catalog.sight import seen_by
+from lakepact.catalog.trail import Trail
 from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import State, TransactionRecord
 from lakepact.server.grpc import requests
 from lakepact.server.grpc.answers import transaction_of
-from lakepact.server.rest.errors import NoSuchTransaction, NoSuchWarehouse
+from lakepact.server.rest.door import catalog_named, default_warehouse
+from lakepact.server.rest.errors import NoSuchTransaction
 from lakepact.v1 import transactions_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"].full_name
@@ -28,9 +31,10 @@ Handler: TypeAlias = Callable[[Any, JsonObject, Principal], Awaitable[Any]]
 
 
 class TransactionsService:
-    def __init__(self, catalogs: Mapping[str, Catalog], default: str) -> None:
+    def __init__(self, catalogs: Mapping[str, Catalog], default: str, trail: Trail | None = None) -> None:
         self._catalogs = catalogs
         self._default = default
+        self._trail = trail or Trail()
 
     def handlers(self) -> dict[str, Handler]:
         """By the names that the proto file gives them."""
@@ -46,7 +50,7 @@ class TransactionsService:
     async def _begin(
         self, request: pb.BeginTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.BeginTransactionResponse:
-        catalog = self._catalog(request.warehouse)
+        catalog = self._catalog(request.warehouse, who)
         key = requests.key_of(request.idempotency_key)
         name = catalog.warehouse.name
         hashed = requests.begin_hash(request, name) if key is not None else ""
@@ -63,7 +67,7 @@ class TransactionsService:
     async def _prepare(
         self, request: pb.PrepareTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.PrepareTransactionResponse:
-        catalog, record = await self._asked(request)
+        catalog, record = await self._asked(request, who)
         key = requests.key_of(request.idempotency_key)
         call = _call(catalog, record.id, "prepareTransaction", source)
         edits = requests.edits_of(request.changes)
@@ -81,7 +85,7 @@ class TransactionsService:
         self, request: pb.CommitTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.CommitTransactionResponse:
         requests.key_of(request.idempotency_key)
-        catalog, record = await self._asked(request)
+        catalog, record = await self._asked(request, who)
         if record.state is State.OPEN:
             await _refuse_empty(catalog, record)
         try:
@@ -98,20 +102,20 @@ class TransactionsService:
     async def _abort(
         self, request: pb.AbortTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.AbortTransactionResponse:
-        catalog, record = await self._asked(request)
+        catalog, record = await self._asked(request, who)
         await catalog.transactions.abort(record.id)
         return pb.AbortTransactionResponse(transaction=await _shown(catalog, record.id))
 
     async def _get(
         self, request: pb.GetTransactionRequest, source: JsonObject, who: Principal
     ) -> pb.GetTransactionResponse:
-        catalog, record = await self._asked(request)
+        catalog, record = await self._asked(request, who)
         return pb.GetTransactionResponse(transaction=await _shown(catalog, record.id))
 
     async def _list(
         self, request: pb.ListTransactionsRequest, source: JsonObject, who: Principal
     ) -> pb.ListTransactionsResponse:
-        catalog = self._catalog(request.warehouse)
+        catalog = self._catalog(request.warehouse, who)
         states, size = requests.states_of(request.states), requests.page_size_of(request.page_size)
         page = await catalog.transactions.list(states, request.page_token or None, size)
         shown = [transaction_of(record, catalog.warehouse.name) for record in page.transactions]
@@ -119,15 +123,12 @@ class TransactionsService:
 
     # --- which one ---
 
-    def _catalog(self, warehouse: str) -> Catalog:
-        catalog = self._catalogs.get(warehouse or self._default)
-        if catalog is None:
-            known = ", ".join(sorted(self._catalogs))
-            raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
-        return catalog
+    def _catalog(self, warehouse: str, who: Principal) -> Catalog:
+        name = warehouse or default_warehouse(self._catalogs, self._default, who)
+        return seen_by(catalog_named(self._catalogs, name, who), who, self._trail)
 
-    async def _asked(self, request: Any) -> tuple[Catalog, TransactionRecord]:
-        catalog = self._catalog(request.warehouse)
+    async def _asked(self, request: Any, who: Principal) -> tuple[Catalog, TransactionRecord]:
+        catalog = self._catalog(request.warehouse, who)
         return catalog, await _record(catalog, requests.transaction_id_of(request.transaction_id))
 
 

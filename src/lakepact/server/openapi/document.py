@@ -34,7 +34,7 @@ _ERRORS: Final[Mapping[int, str]] = {
     400: "The request is wrong in itself. Nothing happened; change it before you send it again.",
     401: "Who is asking? Send a bearer token, or a newer one. Nothing happened.",
     403: "You may not do that, or nobody may. Nothing happened.",
-    404: "Something that the request names is not there. Nothing happened.",
+    404: "Something that the request names is not there, or is not for you to see. Nothing happened.",
     406: "This server does not do that. Nothing happened.",
     408: "The body did not arrive in time. Nothing happened.",
     409: "What is there does not allow it: it exists already, it is not empty, a requirement does not hold, or the "
@@ -166,6 +166,12 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "`return=representation`: answer with what was done.",
         "schema": TEXT,
     },
+    "holder": {
+        "name": "holder",
+        "in": "query",
+        "description": "Only what this one holds: `user:NAME`, `group:NAME` or `everyone`.",
+        "schema": TEXT,
+    },
     "idempotency-key": {
         "name": "Idempotency-Key",
         "in": "header",
@@ -262,7 +268,7 @@ def _statuses(route: Route, said: Operation) -> set[int]:
         statuses -= {403, 419}
     if PREFIX in route.template:
         # At the least, the warehouse may be one that is not here.
-        statuses |= {404}
+        statuses |= {403, 404}
     if route.method in ("POST", "PUT"):
         statuses |= {408, 413}
     if said.changes:

@@ -16,6 +16,7 @@ class Tag(StrEnum):
     VIEWS = "Views"
     DELTA = "Delta tables"
     ACCESS = "Access"
+    RIGHTS = "Rights and governance"
     SERVER = "Server"
 
 
@@ -28,6 +29,7 @@ TAGS: Final[Mapping[Tag, str]] = {
     Tag.DELTA: "Tables in Delta's format: their metadata is in the store, their names and transactions are shared. "
     "Clients of Iceberg do not see them.",
     Tag.ACCESS: "Who is asking. These paths have no warehouse.",
+    Tag.RIGHTS: "Who may do what, and what people say about a table. See docs/access.md.",
     Tag.SERVER: "For those who run the server. Not part of the catalog, and without a warehouse.",
 }
 
@@ -613,6 +615,58 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         refusals=(404,),
         changes=True,
         takes_key=False,
+    ),
+    "listGrants": Operation(
+        Tag.RIGHTS,
+        "List grants",
+        "Those that count in this warehouse, and whoever asks may know of: on what they manage, and their own. A table "
+        "is named as it is called now; one that is gone has only its id.",
+        {200: "Grants"},
+        parameters=("holder",),
+    ),
+    "addGrant": Operation(
+        Tag.RIGHTS,
+        "Give a role",
+        "From the next request on, on every replica, the holder has this role there, and no other one that was given "
+        "there before.",
+        {200: "GrantChanged"},
+        body="NewGrant",
+        example={"holder": "group:analysts", "role": "read", "on": "namespace", "namespace": ["sales"]},
+        changes=True,
+    ),
+    "removeGrant": Operation(
+        Tag.RIGHTS,
+        "Take a role away",
+        "What the holder has on something above, or by a group, it keeps.",
+        {200: "GrantChanged"},
+        body="OldGrant",
+        example={"holder": "user:ann", "on": "table", **_ORDERS},
+        changes=True,
+    ),
+    "checkGrant": Operation(
+        Tag.RIGHTS,
+        "What somebody may do",
+        "The best role that the holder has there, by whatever grant; without a holder, whoever asks. `allowed`: "
+        "whether it includes `role`. Changes nothing.",
+        {200: "GrantChecked"},
+        body="GrantQuestion",
+        example={"holder": "user:ann", "role": "write", "on": "table", **_ORDERS},
+    ),
+    "loadGovernance": Operation(
+        Tag.RIGHTS,
+        "What people say about a table or view",
+        "Owner, description, tags, and whether it is protected from being dropped. Of any format.",
+        {200: "Governance"},
+    ),
+    "putGovernance": Operation(
+        Tag.RIGHTS,
+        "Say something about a table or view",
+        "Fields that are given are set, null sets them back, the others stay. A protected table can be neither dropped "
+        "nor replaced until the protection is taken away.",
+        {200: "Governance"},
+        body="GovernanceFields",
+        example={"owner": "finance", "tags": {"pii": "no"}, "protected": True},
+        changes=True,
     ),
     "livez": Operation(Tag.SERVER, "Whether the process lives", "Restart it if this does not answer.", {200: "Alive"}),
     "readyz": Operation(

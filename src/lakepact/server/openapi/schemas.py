@@ -50,6 +50,11 @@ LEVELS: Final[Schema] = array(FILLED, minItems=1)
 _MANY_TEXTS: Final[Schema] = {"type": "object", "additionalProperties": array(TEXT)}
 REF_KIND: Final[Schema] = {"type": "string", "enum": ["branch", "tag"]}
 
+_HOLDER: Final[Schema] = {"type": "string", "pattern": "^(everyone|(user|group):.+)$", "maxLength": 300}
+_ROLE: Final[Schema] = {"type": "string", "enum": ["read", "write", "create", "manage"]}
+_GRANTED_ON: Final[Schema] = {"type": "string", "enum": ["account", "warehouse", "namespace", "table"]}
+_GRANTED: Final[Mapping[str, Schema]] = {"namespace": LEVELS, "name": FILLED}
+
 _SNAPSHOT: Final = document(
     {"snapshot-id": INT64, "timestamp-ms": INT64, "manifest-list": FILLED},
     {
@@ -267,6 +272,7 @@ _TRANSACTION: Final = {
     "transaction-id": UUID7,
     "state": {"enum": ["open", "preparing", "prepared", "committed", "aborted", "failed", "retryable"]},
     "isolation": {"enum": ["serializable", "snapshot"]},
+    "principal": nullable(TEXT),
     "read-only": BOOLEAN,
     "warehouse": TEXT,
     "prefix": TEXT,
@@ -592,6 +598,27 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
     ),
     "Rotation": document({}, {"grace-seconds": {"type": "number", "minimum": 0}}),
+    "Grants": document({"grants": array(document({"on": TEXT, "holder": TEXT, "role": TEXT}, {"id": TEXT}))}),
+    "NewGrant": document({"holder": _HOLDER, "role": _ROLE, "on": _GRANTED_ON}, _GRANTED),
+    "OldGrant": document({"holder": _HOLDER, "on": _GRANTED_ON}, _GRANTED),
+    "GrantChanged": document({"on": TEXT, "holder": TEXT, "changed": BOOLEAN}, {"role": TEXT}),
+    "GrantQuestion": document({"on": _GRANTED_ON}, {"holder": nullable(_HOLDER), "role": nullable(_ROLE), **_GRANTED}),
+    "GrantChecked": document({"on": TEXT, "role": nullable(TEXT), "allowed": BOOLEAN}),
+    "Governance": document(
+        {"owner": nullable(TEXT), "description": nullable(TEXT), "tags": PROPERTIES, "protected": BOOLEAN}
+    ),
+    "GovernanceFields": {
+        **document(
+            {},
+            {
+                "owner": nullable({**TEXT, "maxLength": 300}),
+                "description": nullable({**TEXT, "maxLength": 20_000}),
+                "tags": nullable({**PROPERTIES, "maxProperties": 100}),
+                "protected": nullable(BOOLEAN),
+            },
+        ),
+        "additionalProperties": False,
+    },
     "Text": TEXT,
     "Description": document({"openapi": TEXT, "paths": {"type": "object"}}),
     "Alive": document({"alive": {"const": True}}),

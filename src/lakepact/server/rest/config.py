@@ -22,10 +22,11 @@ class ConfigHandler:
         """Endpoints that not every warehouse has: whether one has it."""
 
     async def show(self, request: Request) -> Response:
-        asked = request.query.get("warehouse") or self._door.default
-        by_url = {catalog.warehouse.root: name for name, catalog in self._door.catalogs.items()}
+        principal = request.principal
+        asked = request.query.get("warehouse") or self._door.default(principal)
+        by_url = {catalog.warehouse.root: name for name, catalog in self._door.in_sight(principal).items()}
         name, at, named = by_url.get(asked.rstrip("/"), asked).partition("@")
-        catalog = self._door.named(name)
+        catalog = self._door.named(name, principal)
         prefix = name
         transaction = self._door.same_transaction(request, named if at else None)
         if transaction is not None:

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from lakepact.catalog import Catalog
-from lakepact.catalog.delta_import import DeltaImport
 from lakepact.catalog.delta_tables import DeltaTable
 from lakepact.catalog.errors import Unsupported
 from lakepact.catalog.pointers import Kind
@@ -85,11 +84,12 @@ class DeltaHandlers:
         return await rename(self._door, request, "renameDeltaTable", Kind.DELTA)
 
     async def mirror(self, request: Request) -> Response:
-        self._door.catalog(request)
+        catalog = self._door.catalog(request)
         body = json_object(request.json(), "mirror")
         tables = text_list(body, "tables", "mirror")
         if self._mirror is None:
             raise Unsupported("there are no Delta tables on a store of documents")
+        await catalog.check_mirrors(tables)
         results = await self._mirror(tables)
         return json_response({"results": {one: [_mirrored(mirror) for mirror in results[one]] for one in tables}})
 
@@ -105,12 +105,12 @@ class DeltaHandlers:
         body = request.json()
         wanted = parse_import_delta(body, self._door.identifier(request, "table"))
         call = self._door.call(request, "importDeltaTable", catalog, body)
-        done = await DeltaImport(catalog.parts).run(call, wanted)
+        done = await catalog.import_delta(call, wanted)
         return json_response(done.result, headers=transaction_header(done))
 
     async def verify(self, request: Request) -> Response:
         catalog = self._outside(request)
-        return json_response(await DeltaImport(catalog.parts).verify(self._door.identifier(request, "table")))
+        return json_response(await catalog.verify_delta(self._door.identifier(request, "table")))
 
     def _outside(self, request: Request) -> Catalog:
         """Logs are outside of all transactions, and so is what is read from them."""

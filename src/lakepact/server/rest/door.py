@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
+from lakepact.access import Principal
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.idempotency import request_hash
 from lakepact.catalog.operations import Operations
+from lakepact.catalog.sight import in_sight, seen_by
+from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import parse_transaction_id
@@ -23,26 +26,35 @@ UNIT_SEPARATOR: Final = "%1F"
 class Door:
     """The warehouses of this server, and the way in."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog], default: str, *, separator: str = UNIT_SEPARATOR) -> None:
-        self.catalogs = catalogs
-        self.default = default
+    def __init__(
+        self,
+        catalogs: Mapping[str, Catalog],
+        default: str,
+        *,
+        separator: str = UNIT_SEPARATOR,
+        trail: Trail | None = None,
+    ) -> None:
+        """`trail`: where it is noted who asked for what."""
+        self._catalogs = catalogs
+        self._default = default
+        self._trail = trail or Trail()
         self.separator = separator
 
     def catalog(self, request: Request) -> Catalog:
         """The catalog of the warehouse, whether the request is inside a transaction or not."""
-        return self.named(self._prefix(request)[0])
+        return self.named(self._prefix(request)[0], request.principal)
 
     def scope(self, request: Request) -> Operations:
         """What the request sees: the catalog itself, or a transaction that its prefix or its header names."""
         warehouse, transaction = self._prefix(request)
-        catalog = self.named(warehouse)
+        catalog = self.named(warehouse, request.principal)
         return catalog if transaction is None else catalog.transactions.overlay(transaction)
 
     def transaction(self, request: Request) -> str | None:
         return self._prefix(request)[1]
 
     def _prefix(self, request: Request) -> tuple[str, str | None]:
-        warehouse, at, transaction = (request.params.get("prefix") or self.default).partition("@")
+        warehouse, at, transaction = (request.params.get("prefix") or self.default(request.principal)).partition("@")
         return warehouse, self.same_transaction(request, transaction if at else None)
 
     def same_transaction(self, request: Request, transaction: str | None) -> str | None:
@@ -57,12 +69,17 @@ class Door:
             )
         return transaction
 
-    def named(self, warehouse: str) -> Catalog:
-        catalog = self.catalogs.get(warehouse)
-        if catalog is None:
-            known = ", ".join(sorted(self.catalogs))
-            raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
-        return catalog
+    def named(self, warehouse: str, principal: Principal) -> Catalog:
+        """The catalog of this warehouse, as this one may see it. Those of other accounts are not there."""
+        return seen_by(catalog_named(self._catalogs, warehouse, principal), principal, self._trail)
+
+    def in_sight(self, principal: Principal) -> dict[str, Catalog]:
+        """The warehouses that there are for this one."""
+        return {name: catalog for name, catalog in self._catalogs.items() if in_sight(catalog, principal)}
+
+    def default(self, principal: Principal) -> str:
+        """The warehouse of whoever names none."""
+        return default_warehouse(self._catalogs, self._default, principal)
 
     def namespace(self, request: Request) -> tuple[str, ...]:
         """The namespace of the path, level by level. Both the unit separator and the advertised one part levels."""
@@ -124,6 +141,21 @@ class Door:
             raw = raw.replace(self.separator, UNIT_SEPARATOR).replace(unquote(self.separator), UNIT_SEPARATOR)
         levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
         return tuple(part for level in levels for part in level.split("\x1f"))
+
+
+def default_warehouse(catalogs: Mapping[str, Catalog], default: str, principal: Principal) -> str:
+    """The server's default one, or the first of the account if that is another's."""
+    if default in catalogs and in_sight(catalogs[default], principal):
+        return default
+    return next((name for name, catalog in catalogs.items() if in_sight(catalog, principal)), default)
+
+
+def catalog_named(catalogs: Mapping[str, Catalog], warehouse: str, principal: Principal) -> Catalog:
+    catalog = catalogs.get(warehouse)
+    if catalog is None or not in_sight(catalog, principal):
+        known = ", ".join(sorted(name for name, one in catalogs.items() if in_sight(one, principal))) or "none for you"
+        raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
+    return catalog
 
 
 def _text(raw: str) -> str:

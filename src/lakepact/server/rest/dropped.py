@@ -7,7 +7,6 @@ from typing import Any
 from lakepact.catalog import Catalog
 from lakepact.catalog.dropped import DroppedTable
 from lakepact.catalog.pointers import DELTA, ICEBERG, Kind, identifier_json
-from lakepact.catalog.reachable import Reachable
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import filled_text, json_object
 from lakepact.iceberg.requests import parse_identifier
@@ -27,7 +26,7 @@ class DroppedHandlers:
         found: list[dict[str, Any]] = []
         after = token
         while True:
-            page = await catalog.dropped.page(after, size)
+            page = await catalog.dropped_page(after, size)
             found += [_shown(one, catalog) for one in page.tables]
             after = page.next_token
             if after is None or (token is not None and found):
@@ -35,12 +34,12 @@ class DroppedHandlers:
 
     async def reachable(self, request: Request) -> Response:
         catalog = self._outside(request)
-        page = await Reachable(catalog.parts).page(request.query.get("pageToken"))
+        page = await catalog.reachable_page(request.query.get("pageToken"))
         return json_response(
             {
                 "root": catalog.warehouse.root,
-                "now-ms": catalog.parts.clock.now_ms(),
-                "longest-transaction-ms": int(catalog.parts.settings.longest_transaction_s * 1000),
+                "now-ms": catalog.now_ms(),
+                "longest-transaction-ms": int(catalog.settings.longest_transaction_s * 1000),
                 "reachable": [one.to_json() for one in page.items],
                 "next-page-token": page.next_token,
             }
@@ -50,8 +49,8 @@ class DroppedHandlers:
         catalog = self._outside(request)
         keep_ms = number(request, "keep-ms") or 0
         # Never less than a transaction may look back.
-        keep_ms = max(keep_ms, int(catalog.parts.settings.longest_transaction_s * 1000))
-        return json_response({"files": await Reachable(catalog.parts).delta_files(request.params["table"], keep_ms)})
+        keep_ms = max(keep_ms, int(catalog.settings.longest_transaction_s * 1000))
+        return json_response({"files": await catalog.reachable_files(request.params["table"], keep_ms)})
 
     async def undrop(self, request: Request) -> Response:
         catalog = self._outside(request)
@@ -74,7 +73,7 @@ class DroppedHandlers:
 
 
 def _shown(one: DroppedTable, catalog: Catalog) -> dict[str, Any]:
-    pointer, retention_ms = one.pointer, int(catalog.parts.settings.drop_retention_s * 1000)
+    pointer, retention_ms = one.pointer, int(catalog.settings.drop_retention_s * 1000)
     return {
         "id": pointer.id,
         "kind": pointer.kind,
@@ -85,5 +84,5 @@ def _shown(one: DroppedTable, catalog: Catalog) -> dict[str, Any]:
         "dropped-ms": one.dropped_ms,
         "retained-until-ms": one.dropped_ms + retention_ms,
         "purge": one.purge,
-        "state": one.life(catalog.parts.clock.now_ms(), retention_ms),
+        "state": one.life(catalog.now_ms(), retention_ms),
     }

@@ -1,6 +1,7 @@
 """Errors on the wire. Clients delete their files on a 4xx, so a 4xx is sent only if certainly nothing happened.
 
 400 404 406 409 422   refused: nothing happened, and the same request would be refused again
+403                   whoever asks may not: nothing happened, and it may be granted later
 503 with Retry-After  nothing happened yet: send it again
 500 504               unknown: it may have happened; the transaction's id is in the answer, to ask about it
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from lakepact.catalog.errors import AnswerLost, Refusal
+from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
 from lakepact.catalog.work import as_refusal
 from lakepact.errors import (
     Contended,
@@ -55,6 +56,8 @@ def error_answer(error: Exception) -> Response:
             return _refused(error)
         case InvalidRequest() | StaleUpdate():
             return _refused(as_refusal(error))
+        case Forbidden():
+            return error_response(403, error.type, str(error))
         case KeyReused() | WrongState() | SnapshotTooOld() | StagedMeanwhile():
             return error_response(409, _named(error), str(error))
         case TransactionNotFound():

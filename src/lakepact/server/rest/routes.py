@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakepact.catalog import Catalog
+from lakepact.catalog.trail import Trail
 from lakepact.server.rest.config import ConfigHandler
 from lakepact.server.rest.credentials import CredentialHandlers
 from lakepact.server.rest.delta import DeltaHandlers, Mirror
 from lakepact.server.rest.door import Door
 from lakepact.server.rest.dropped import DroppedHandlers
+from lakepact.server.rest.governance import GovernanceHandlers
+from lakepact.server.rest.grants import GrantHandlers
 from lakepact.server.rest.namespaces import NamespaceHandlers
 from lakepact.server.rest.tables import TableHandlers
 from lakepact.server.rest.transactions import TransactionHandlers
@@ -21,6 +24,7 @@ from lakepact.server.vending.delegation import Delegation
 _TRANSACTIONS: Final = "/v1/{prefix}/transactions"
 _TRANSACTION: Final = _TRANSACTIONS + "/{transaction}"
 _COMMIT_MANY: Final = _TRANSACTIONS + "/commit"
+_GRANTS: Final = "/v1/{prefix}/grants"
 _NAMESPACES: Final = "/v1/{prefix}/namespaces"
 _NAMESPACE: Final = _NAMESPACES + "/{namespace}"
 _TABLES: Final = _NAMESPACE + "/tables"
@@ -39,14 +43,16 @@ def rest_routes(
     multi_table_transactions: bool = True,
     mirror: Mirror | None = None,
     delegation: Delegation | None = None,
+    trail: Trail | None = None,
 ) -> list[Route]:
-    door = Door(catalogs, default_warehouse)
+    door = Door(catalogs, default_warehouse, trail=trail)
     config = ConfigHandler(door, idempotency_lifetime_s=idempotency_lifetime_s)
     delegation = delegation or Delegation({})
     namespaces, tables, views = NamespaceHandlers(door), TableHandlers(door, delegation), ViewHandlers(door)
     credentials = CredentialHandlers(door, delegation)
     delta, transactions = DeltaHandlers(door, mirror), TransactionHandlers(door)
     dropped = DroppedHandlers(door)
+    grants, governance = GrantHandlers(door), GovernanceHandlers(door)
     routes = [
         Route("GET", "/v1/config", "getConfig", config.show),
         Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
@@ -102,6 +108,12 @@ def rest_routes(
         Route("GET", _TRANSACTION + "/state/{name}", "loadStateInTransaction", transactions.load_state_in),
         Route("PUT", _TRANSACTION + "/state/{name}", "putState", transactions.put_state),
         Route("GET", "/v1/{prefix}/state/{name}", "loadState", transactions.load_state),
+        Route("GET", _GRANTS, "listGrants", grants.list),
+        Route("POST", _GRANTS, "addGrant", grants.add),
+        Route("POST", _GRANTS + "/remove", "removeGrant", grants.remove),
+        Route("POST", _GRANTS + "/check", "checkGrant", grants.check),
+        Route("GET", _TABLE + "/governance", "loadGovernance", governance.load),
+        Route("PUT", _TABLE + "/governance", "putGovernance", governance.put),
     ]
     config.endpoints = [
         f"{route.method} {route.template}"

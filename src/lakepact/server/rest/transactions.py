@@ -7,7 +7,7 @@ from typing import Any
 
 from lakepact.catalog import Call, Catalog
 from lakepact.catalog.keys import INSIDE_ONLY, family_of
-from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE
+from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
@@ -18,7 +18,7 @@ from lakepact.server.rest.answers import transaction_header
 from lakepact.server.rest.door import Door, page_of
 from lakepact.server.rest.errors import NoSuchState, NoSuchTransaction
 
-_OWN = (WAREHOUSE, READ_ONLY)
+_OWN = (WAREHOUSE, READ_ONLY, PRINCIPAL)
 
 
 class TransactionHandlers:
@@ -129,7 +129,9 @@ class TransactionHandlers:
         source: JsonObject | None = None,
     ) -> Call:
         sender = self._door.call(request, operation, catalog).source
-        return Call(transaction_id, operation, source={**sender, **(source or {})})
+        # The committer's own words, but for who it is.
+        said = {**sender, **(source or {}), "principal": sender["principal"]}
+        return Call(transaction_id, operation, source=said, warehouse=catalog.warehouse.name)
 
 
 def _seconds(body: JsonObject, name: str) -> float | None:
@@ -167,12 +169,13 @@ def _shown(record: TransactionRecord, catalog: Catalog) -> JsonObject:
         "transaction-id": record.id,
         "state": record.state,
         "isolation": record.isolation,
+        "principal": record.properties.get(PRINCIPAL),
         "read-only": record.properties.get(READ_ONLY) == "true",
         "warehouse": f"{name}@{record.id}",
         "prefix": f"{name}@{record.id}",
         "created-at": _time(record.created_ms),
         "created-ms": record.created_ms,
-        "age-seconds": max(0, catalog.parts.clock.now_ms() - record.created_ms) / 1000,
+        "age-seconds": max(0, catalog.now_ms() - record.created_ms) / 1000,
         "expires-at": _time(record.expires_ms),
         "decided-at": _time(record.decided_ms),
         "decided-ms": record.decided_ms,

@@ -18,7 +18,6 @@ import structlog
 
 from lakepact.catalog.errors import Refusal
 from lakepact.catalog.operations import Operations
-from lakepact.catalog.overlaps import overlapping
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
@@ -40,13 +39,9 @@ _MOST_PATHS: Final = 16
 """A table has one path, and one more in every open transaction."""
 
 RightOf: TypeAlias = Callable[[Request, Identifier], Awaitable[Right]]
-"""What the sender of a request may do with a table that it may see."""
+"""What the sender of a request may do with a table that it may see. Without one, the catalog says."""
 
 _log = structlog.get_logger(__name__)
-
-
-async def writes_everything(_request: Request, _table: Identifier) -> Right:
-    return Right.WRITE
 
 
 class NoProvider(Refusal):
@@ -89,7 +84,7 @@ class Delegation:
     def __init__(
         self,
         vendors: Mapping[str, Vendor],
-        right_of: RightOf = writes_everything,
+        right_of: RightOf | None = None,
         *,
         on_made: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -131,7 +126,9 @@ class Delegation:
             return None
         try:
             if VENDED in wanted and vendor.provider is not None:
-                credential = await self._credential(vendor, scope, metadata, await self._right_of(request, table))
+                credential = await self._credential(
+                    vendor, scope, metadata, await self._right(request, scope, table, metadata)
+                )
                 return _vended(vendor, vendor.provider, credential, path)
             if SIGNING in wanted and vendor.signer is not None and signs:
                 return _signing(vendor, vendor.signer, vendor.scope(metadata, Right.READ), path)
@@ -150,7 +147,7 @@ class Delegation:
                 f"warehouse {scope.warehouse.name} gives no credentials: its settings name no provider. Use "
                 f"credentials of your own"
             )
-        credential = await self._credential(vendor, scope, metadata, await self._right_of(request, table))
+        credential = await self._credential(vendor, scope, metadata, await self._right(request, scope, table, metadata))
         config = {**vendor.config, **credential.config, **vendor.provider.refresh(_endpoint(path, "credentials"))}
         return {"storage-credentials": [{"prefix": credential.prefix, "config": config}]}
 
@@ -160,7 +157,7 @@ class Delegation:
         vendor = self._vendors.get(scope.warehouse.name)
         if vendor is None or vendor.signer is None or vendor.own is None:
             raise NoProvider(f"warehouse {scope.warehouse.name} signs no requests: `remote_signing` is not set for it")
-        right = await self._right_of(request, table)
+        right = await self._right(request, scope, table, metadata)
         place = vendor.scope(metadata, right)
         vendor.signer.check(asked, place)
         if vendor.provider is not None:
@@ -169,6 +166,11 @@ class Delegation:
             await _alone(scope, place, metadata)
             keys = await vendor.own.get()
         return vendor.signer.sign(asked, place, keys)
+
+    async def _right(self, request: Request, scope: Operations, table: Identifier, metadata: JsonObject) -> Right:
+        if self._right_of is not None:
+            return await self._right_of(request, table)
+        return Right.WRITE if await scope.may_write(table, metadata.get("table-uuid")) else Right.READ
 
     async def _credential(
         self, vendor: Vendor, operations: Operations, metadata: JsonObject, right: Right
@@ -193,11 +195,11 @@ class Delegation:
 
 async def _alone(operations: Operations, scope: Scope, metadata: JsonObject) -> None:
     """No other table's files may lie in this folder, nor this table in another's."""
-    other = await overlapping(operations.parts, scope.location, metadata.get("table-uuid"))
+    other = await operations.overlapping(scope.location, metadata.get("table-uuid"))
     if other is not None:
         raise NotScopable(
-            f"the location {scope.location} and that of another table, {other}, lie one inside the other: credentials "
-            f"for one would reach the other, so none are given. Move one of them"
+            f"the location {scope.location} and that of another table{other and f', {other},'} lie one inside the "
+            f"other: credentials for one would reach the other, so none are given. Move one of them"
         )
 
 

@@ -1,0 +1,222 @@
+"""What a request needs, and whether whoever asks has it.
+
+Every need names what it is about. What one may not see is missing, in the very words that the catalog has for what is
+not there; what one may see and not do is forbidden. Needs are looked at against the cells that the change itself is
+planned on, so a name that comes to stand for another table is another decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from lakepact.access import Principal, Rights, Role, Scope
+from lakepact.access.rules import higher
+from lakepact.catalog.errors import Forbidden, NoSuchNamespace, NoSuchTable
+from lakepact.catalog.grants import Grants, pointer_key
+from lakepact.catalog.keys import Keys
+from lakepact.catalog.names import Names, Reads, missing
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of, shown
+from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell
+from lakepact.kernel.ports import CellStore
+
+_READ_AT_ONCE: Final = 500
+
+
+class Look:
+    """Cells, and along with the first of them the grants: one look at the store for both."""
+
+    def __init__(self, cells: Reads, grants: Grants, principal: Principal, *, together: bool) -> None:
+        """`together`: the cells are those of the store itself. An open transaction has cells of an earlier instant, and
+        grants count as they are now."""
+        self._cells = cells
+        self._grants = grants
+        self._principal = principal
+        self._wanted = together and not principal.admin
+        self._found: Cell | None = None
+
+    async def read(self, *keys: Key) -> list[Cell]:
+        if not self._wanted:
+            return await self._cells.read(*keys)
+        return self._kept(await self._cells.read(*keys, self._grants.key))
+
+    async def read_again(self, *keys: Key) -> list[Cell]:
+        if not self._wanted:
+            return await self._cells.read_again(*keys)
+        return self._kept(await self._cells.read_again(*keys, self._grants.key))
+
+    def _kept(self, found: list[Cell]) -> list[Cell]:
+        self._found, self._wanted = found.pop(), False
+        return found
+
+    async def rights(self) -> Rights:
+        return await self._grants.rights(self._principal, self._found)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, where, and what they may do there."""
+
+    principal: Principal
+    rights: Rights
+    keys: Keys
+    names: Names
+    store: CellStore
+    warehouse: str
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Things that an earlier answer to the same request is about, by scope: they may have lost their names since."""
+
+    def forbidden(self, role: Role, what: str) -> Forbidden:
+        return Forbidden(
+            f"{self.principal.name} may not do this: it needs the role {role.word} on {what}. Whoever manages that can "
+            f"give it with lakepact grants add"
+        )
+
+    async def sees_namespace(self, levels: tuple[str, ...]) -> bool:
+        """Whether anything in it may be seen."""
+        rights = self.rights
+        if rights.on_namespace(levels) is not None or any(one[: len(levels)] == levels for one in rights.namespaces):
+            return True
+        return any(one[: len(levels)] == levels for one in await self.namespaces_of_things())
+
+    async def namespaces_of_things(self) -> set[tuple[str, ...]]:
+        """Where the tables and views are on which something is granted. They may have been renamed, so it is read."""
+        found: set[tuple[str, ...]] = set()
+        keys = [pointer_key(self.keys, Scope(text)) for text in self.rights.things]
+        for first in range(0, len(keys), _READ_AT_ONCE):
+            for cell in (await self.store.read(keys[first : first + _READ_AT_ONCE])).values():
+                if cell.value is not None:
+                    found.add(tuple(cell.value["namespace"]))
+        return found
+
+
+class Need(Protocol):
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        """Raises `Forbidden`, or what says that there is no such thing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnThing:
+    """A table or view by its name."""
+
+    identifier: Identifier
+    kind: Kind
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        pointer = await asking.names.find(cells, self.identifier)
+        if pointer is None:
+            role = asking.rights.on_namespace(self.identifier.namespace)
+        else:
+            role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+        for text, levels in asking.left.items():
+            role = higher(role, asking.rights.on_thing(levels, Scope(text)))
+        if role is None:
+            raise missing(self.identifier, self.kind)
+        # If it is not there, and they see its namespace, the plan tells them so.
+        if role < self.role and (pointer is not None or asking.left):
+            raise asking.forbidden(self.role, f"{self.kind} {shown(self.identifier)}")
+
+
+@dataclass(frozen=True, slots=True)
+class OnId:
+    """A table by its id."""
+
+    kind: Kind
+    id: str
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        scope = Scope.thing(FAMILIES[self.kind], self.id)
+        [cell] = await cells.read(pointer_key(asking.keys, scope))
+        pointer = Pointer.of(cell)
+        role = None if pointer is None else asking.rights.on_thing(pointer.identifier.namespace, scope)
+        if role is None or pointer is None:
+            raise _no_id(self.kind, self.id)
+        if role < self.role:
+            raise asking.forbidden(self.role, f"{self.kind} {shown(pointer.identifier)}")
+
+
+def _no_id(kind: Kind, id: str) -> NoSuchTable:
+    # Each in the words that the plans have for it.
+    if kind is Kind.DELTA:
+        return NoSuchTable(f"there is no Delta table with id {id}")
+    return NoSuchTable(f"Table does not exist: {id}")
+
+
+@dataclass(frozen=True, slots=True)
+class InNamespace:
+    """Something in, or of, a namespace. The empty one is the warehouse itself."""
+
+    namespace: tuple[str, ...]
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        role = asking.rights.on_namespace(self.namespace)
+        if role is not None and role >= self.role:
+            return
+        if self.namespace and not await asking.sees_namespace(self.namespace):
+            raise NoSuchNamespace.named(self.namespace)
+        on = f"namespace {'.'.join(self.namespace)}" if self.namespace else f"warehouse {asking.warehouse}"
+        raise asking.forbidden(self.role, on)
+
+
+@dataclass(frozen=True, slots=True)
+class OnWarehouse:
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        if asking.rights.everywhere is None or asking.rights.everywhere < self.role:
+            raise asking.forbidden(self.role, f"warehouse {asking.warehouse}")
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Some role on anything at all in the warehouse."""
+
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        highest = asking.rights.highest
+        if highest is None or highest < self.role:
+            raise asking.forbidden(self.role, f"anything in warehouse {asking.warehouse}")
+
+
+@dataclass(frozen=True, slots=True)
+class OnDocument:
+    """A small document of a user. It is their own, and everybody's who has the role on the warehouse."""
+
+    name: str
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        if asking.rights.everywhere is not None and asking.rights.everywhere >= self.role:
+            return
+        [cell] = await cells.read(asking.keys.state(self.name))
+        if cell.value is None:
+            await Anything(self.role).check(cells, asking)
+        elif cell.value.get("principal") != asking.principal.name:
+            raise asking.forbidden(self.role, f"warehouse {asking.warehouse}, or the document to be one's own")
+
+
+Needs: TypeAlias = Sequence[Need]
+
+
+def names_in(needs: Iterable[Need]) -> list[Identifier]:
+    return [need.identifier for need in needs if isinstance(need, OnThing)]
+
+
+async def check_all(needs: Needs, cells: Reads, asking: Asking) -> None:
+    """Every need. What is missing goes before what is forbidden: whoever may not see a table learns of none."""
+    denied: Forbidden | None = None
+    for need in needs:
+        try:
+            await need.check(cells, asking)
+        except Forbidden as error:
+            denied = denied or error
+    if denied is not None:
+        raise denied
