@@ -398,7 +398,10 @@ class Storm:
         for thread in threads:
             thread.start()
         try:
-            for _ in range(passes):
+            # On a busy machine the others may be slow: it goes on until each of them has come to something.
+            for number in range(passes * 20):
+                if self.over.is_set() or (number >= passes and self.committed and self.restored + self.lost):
+                    break
                 asyncio.run(collected(settings, drop_retention_s=0.0, abandoned_retention_s=0.0, classes=CLASSES))
         finally:
             self.over.set()
