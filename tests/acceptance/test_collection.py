@@ -135,7 +135,8 @@ def test_files_of_a_table_that_was_only_dropped_are_never_deleted(lake: Lake, fo
 
 
 def test_files_that_another_table_needs_stay(lake: Lake, folder: Path, space: str) -> None:
-    owner = make(lake, space, "owner", 1, 2)
+    # Below a folder that Lakepact chose there is no other; below one that a user chose there may be.
+    owner = make(lake, space, "owner", 1, 2, location=f"file://{folder}/data/warehouse/{space}-owner")
     borrowed = [one.file.file_path for one in owner.scan().plan_files()]
     borrower = make(lake, space, "borrower", 3)
     borrower.add_files(borrowed)
