@@ -86,7 +86,7 @@ def beside_of(
             continue
         pointer = Pointer.from_json(write.value)
         namespace, step = ".".join(pointer.identifier.namespace), steps.get(table_id)
-        if step is None and pointer.change is not Change.RENAME:
+        if step is None and pointer.change not in (Change.RENAME, Change.UNDROP):
             raise RowsGone(f"transaction {transaction_id}: the statements for Delta table {table_id} are not at hand")
         if write.revision == 0:
             base_version = version_of(pointer) - (1 if step is not None else 0)
