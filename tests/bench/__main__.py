@@ -19,6 +19,7 @@ from tests.bench import (
     rounds,
     spark,
     sql,
+    ui,
     vending,
 )
 from tests.bench.report import say
@@ -34,6 +35,7 @@ SECTIONS = {
     "overlay": overlay.run,
     "delta": delta.run,
     "mirrors": mirrors.run,
+    "ui": ui.run,
     "spark": spark.run,
     "collection": collection.run,
     "vending": vending.run,
