@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import pytest
 
+from lakepact.runtime import SystemClock, SystemRng
+from lakepact.server.auth.tokens import Tokens
 from lakepact.settings import Settings
+from lakepact.stores import open_store
 from tests.support.browser import axe, chromium, findings
 from tests.support.server import Server, running_server
 from tests.support.showcase import HOSTILE, Company, fill
 from tests.wire.uis import many_tables
+
+T = TypeVar("T")
 
 LOOKS: Final[dict[str, dict[str, Any]]] = {
     "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
@@ -42,7 +48,7 @@ class Shown:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     folder = tmp_path_factory.mktemp("ui")
     (folder / "data").mkdir()
-    asyncio.run(many_tables(Settings.load(data=str(folder / "data")), "many", 10_000))
+    run(many_tables(Settings.load(data=str(folder / "data")), "many", 10_000))
     with running_server(folder, env={"LAKEPACT_LOG_LEVEL": "warning", "LAKEPACT_UPKEEP_INTERVAL_S": "5"}) as server:
         lake = fill(server.url, folder / "data" / "warehouse")
         lake.past("raw", "events", 5_000, receipts=120, step_ms=60_000)
@@ -53,6 +59,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 def browser() -> Iterator[Any]:
     with chromium() as started:
         yield started
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Elsewhere: this thread has an event loop, which is Playwright's."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def pages_of(lake: Company) -> dict[str, str]:
@@ -204,6 +216,37 @@ def test_a_keyboard_is_enough(shown: Shown, browser: Any) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**/sales/customers")
     context.close()
+
+
+def test_a_server_that_asks_lets_people_in_with_a_token(tmp_path: Path, browser: Any) -> None:
+    (tmp_path / "data").mkdir()
+    token = run(new_token(Settings.load(data=str(tmp_path / "data")), "ada"))
+    with running_server(tmp_path, env={"LAKEPACT_LOG_LEVEL": "warning", "LAKEPACT_AUTH": "tokens"}) as server:
+        context = browser.new_context(**LOOKS["phone"])
+        page = context.new_page()
+        page.goto(f"{server.url}/ui/transactions/main")
+        assert not findings(page, axe())
+        keep(page, "login-phone")
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        assert page.get_by_text("That did not work").is_visible()
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url("**/ui/transactions/main")
+        page.get_by_role("link", name="ada").click()
+        assert not findings(page, axe())
+        page.get_by_role("button", name="Log out").click()
+        page.goto(f"{server.url}/ui")
+        assert page.get_by_label("Token").is_visible()
+        context.close()
+
+
+async def new_token(settings: Settings, name: str) -> str:
+    store = await open_store(settings.store, settings.kernel())
+    try:
+        return (await Tokens(store, SystemClock(), SystemRng()).create(name, admin=True)).text
+    finally:
+        await store.close()
 
 
 def keep(page: Any, name: str) -> None:
