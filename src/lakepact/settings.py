@@ -296,6 +296,7 @@ class Settings(BaseSettings):
     expire_snapshots: bool = Field(
         default=False, description="Whether a server expires snapshots, by the tables' own `history.expire.*`."
     )
+    ui: bool = Field(default=True, description="Whether the server shows its web page, at `/ui`.")
     mirrors: list[MirrorEngine] = Field(
         default=["delta_log"],
         description="Which engines follow tables: `delta_log`, `duckdb`. A warehouse or a table may say otherwise.",

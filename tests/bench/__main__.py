@@ -20,6 +20,7 @@ from tests.bench import (
     rounds,
     spark,
     sql,
+    ui,
     vending,
 )
 from tests.bench.report import say
@@ -36,6 +37,7 @@ SECTIONS = {
     "overlay": overlay.run,
     "delta": delta.run,
     "mirrors": mirrors.run,
+    "ui": ui.run,
     "spark": spark.run,
     "collection": collection.run,
     "vending": vending.run,

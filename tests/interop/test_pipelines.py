@@ -62,6 +62,38 @@ def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) ->
     return pipeline
 
 
+def report(lake: Lake, pipeline: str) -> dict[str, Any]:
+    """What the newest run of this pipeline has told of itself."""
+    told = [orjson.loads(one.read_bytes()) for one in (lake.server.folder / "data").rglob("_catalog/runs/*/*.json")]
+    return max((one for one in told if one["pipeline"] == pipeline), key=lambda one: str(one["transaction-id"]))
+
+
+def test_a_run_tells_how_it_went_well_or_not(lake: Lake, shared: SparkLake, raw: str, name: str) -> None:
+    result = dp.run(shop(name, raw, lake.spark), shared)
+    told = report(lake, name)
+    assert (told["state"], told["run-id"], told["transaction-id"]) == (
+        "committed",
+        result.run_id,
+        result.transaction_id,
+    )
+    stages = {stage["name"]: stage for stage in told["stages"]}
+    assert set(stages) == {"clean", f"{raw}.customers", f"{raw}.facts", f"{raw}.daily"}
+    assert all(stage["state"] == "done" and stage["seconds"] > 0 for stage in stages.values())
+    assert stages["clean"]["target"] is None and stages[f"{raw}.facts"]["rows"] == 2
+    assert set(stages[f"{raw}.facts"]["reads"]) == {"clean", f"{raw}.customers"}
+    [dropped] = [check for check in told["checks"] if check["status"] == "dropped"]
+    assert [orjson.loads(row)["id"] for row in dropped["sample"]] == [3]
+
+    unchecked = shop(f"{name}-bad", raw, lake.spark, known_only=False)
+    unchecked.configure(samples=False)
+    with pytest.raises(dp.CheckFailed):
+        dp.run(unchecked, shared)
+    told = report(lake, f"{name}-bad")
+    assert told["state"] == "failed" and told["error"]["type"] == "CheckFailed"
+    assert any(check["status"] == "failed" for check in told["checks"])
+    assert "sample" not in orjson.dumps(told).decode() and "99" not in told["error"]["message"]
+
+
 def test_a_graph_runs_as_one_transaction_and_stages_read_what_others_have_staged(
     lake: Lake, shared: SparkLake, raw: str, name: str
 ) -> None:

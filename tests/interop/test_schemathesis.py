@@ -107,6 +107,8 @@ def with_names_from_a_pool(description: Any) -> Any:
         "transaction": keys,
         "name": ["position", "new"],
         "token": ["abcdefghijklmnop", "new"],
+        "warehouse": ["main"],
+        "file": ["ui.css", "icon.svg", "other"],
     }
     for methods in document["paths"].values():
         for operation in methods.values():

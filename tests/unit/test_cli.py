@@ -211,6 +211,8 @@ def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
     settings = Settings.load(store="postgresql://me:hush@host/db", default_warehouse="lake")
     text = "\n".join(announcement(settings, "http://127.0.0.1:1234/catalog"))
     assert f"Lakepact {__version__} listens on http://127.0.0.1:1234/catalog\n" in text
+    assert "The web page is at http://127.0.0.1:1234/catalog/ui\n" in text
+    assert "/ui" not in "\n".join(announcement(Settings.load(ui=False), "http://127.0.0.1:1234"))
     assert "hush" not in text
     for engine in ("Spark", "PyIceberg", "DuckDB"):
         assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)

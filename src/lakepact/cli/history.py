@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 
+from lakepact.catalog.history import Entry, Version, timeline, versions_of
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, written
 from lakepact.cli.output import instant, print_json
 from lakepact.client.names import table_name
 from lakepact.errors import LakepactError
-from lakepact.pipelines.history import Entry, Version, timeline, versions_of
 from lakepact.settings import Settings
 from lakepact.stores import open_blobs
 from lakepact.stores.urls import file_path

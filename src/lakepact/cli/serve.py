@@ -111,6 +111,7 @@ def announcement(settings: Settings, url: str) -> list[str]:
     grpc = [] if settings.grpc_port is None else [f"gRPC listens on {settings.host}:{settings.grpc_port}"]
     return [
         f"Lakepact {__version__} listens on {url}",
+        *([f"The web page is at {url}/ui"] if settings.ui else []),
         *grpc,
         f"Store {without_password(settings.store)}, "
         + ", ".join(f"warehouse {name} at {without_password(place.url)}" for name, place in settings.places().items()),

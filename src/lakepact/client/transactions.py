@@ -182,6 +182,10 @@ class Transactions:
         """Give it up: nothing of it will ever be visible. Aborting twice is fine; a committed one is refused."""
         return self._step(transaction_id, "abort")
 
+    def report(self, transaction_id: str, report: Mapping[str, Any]) -> None:
+        """Leave what a pipeline tells of its run, for people to read at the server. Written once, and tried once."""
+        self._caller.try_once("PUT", _one(transaction_id) + "/report", body=dict(report))
+
     def beat(self, transaction_id: str, ttl: float | None) -> None:
         """One attempt at renewing it, for whoever will come again anyway."""
         self._caller.try_once(

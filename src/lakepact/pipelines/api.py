@@ -35,10 +35,14 @@ def pipeline(
     isolation: Isolation | None = None,
     parallel: int | None = None,
     attempts: int | None = None,
+    samples: bool | None = None,
 ) -> None:
     """What holds for the whole file: its name (the file's, unless given), the namespace of tables that name none, the
-    isolation of a run, how many stages run side by side, and how often a run is tried when others are faster."""
-    current_pipeline().configure(name, namespace=namespace, isolation=isolation, parallel=parallel, attempts=attempts)
+    isolation of a run, how many stages run side by side, how often a run is tried when others are faster, and whether
+    reports of runs hold some of the rows that a check found wanting."""
+    current_pipeline().configure(
+        name, namespace=namespace, isolation=isolation, parallel=parallel, attempts=attempts, samples=samples
+    )
 
 
 @overload

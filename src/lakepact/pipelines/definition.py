@@ -38,12 +38,14 @@ class Pipeline:
         isolation: Isolation = "snapshot",
         parallel: int = DEFAULT_PARALLEL,
         attempts: int = DEFAULT_ATTEMPTS,
+        samples: bool = True,
     ) -> None:
         self.name = ""
         self.namespace: str | None = None
         self.isolation: Isolation = "snapshot"
         self.parallel = DEFAULT_PARALLEL
         self.attempts = DEFAULT_ATTEMPTS
+        self.samples = samples
         self.configure(name, namespace=namespace, isolation=isolation, parallel=parallel, attempts=attempts)
         self._datasets: list[Dataset] = []
         self._flows: list[Flow] = []
@@ -58,8 +60,10 @@ class Pipeline:
         isolation: Isolation | None = None,
         parallel: int | None = None,
         attempts: int | None = None,
+        samples: bool | None = None,
     ) -> None:
-        """Change what is given. The name is that of its positions: renamed, a pipeline begins anew."""
+        """Change what is given. `samples`: whether reports of runs hold some of the rows that a check found wanting,
+        for others to see. The name is that of its positions: renamed, a pipeline begins anew."""
         if name is not None and _NAME.fullmatch(name) is None:
             raise InvalidPipeline(f"{name!r} is no name for a pipeline: letters, digits, '.', '_' and '-', at most 100")
         if isolation not in (None, "snapshot", "serializable"):
@@ -72,6 +76,7 @@ class Pipeline:
         self.isolation = isolation or self.isolation
         self.parallel = parallel or self.parallel
         self.attempts = attempts or self.attempts
+        self.samples = self.samples if samples is None else samples
 
     def add(self, dataset: Dataset | None, flow: Flow | None) -> None:
         if dataset is not None:

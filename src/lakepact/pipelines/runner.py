@@ -30,6 +30,7 @@ from lakepact.pipelines.graph import Graph
 from lakepact.pipelines.lineage import inputs_of
 from lakepact.pipelines.loading import load
 from lakepact.pipelines.positions import Progress, runs_document
+from lakepact.pipelines.reports import Report
 from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
 from lakepact.pipelines.stage import Work, cross_checks, perform, use
 from lakepact.spark import SparkLake, SparkTransaction, connect
@@ -104,7 +105,7 @@ class Runner:
                 return self._already(earlier, began, attempt)
             try:
                 with by_thread():
-                    result = self._attempt(began)
+                    result = self._reported(began, attempt)
                 return replace(result, seconds=time.perf_counter() - began, attempts=attempt)
             except Conflict:
                 if attempt == pipeline.attempts:
@@ -113,7 +114,22 @@ class Runner:
                 time.sleep(retry.pause_s(attempt, random.random()))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _attempt(self, began: float) -> RunResult:
+    def _reported(self, began: float, attempt: int) -> RunResult:
+        """One attempt, and what it tells the server of itself, however it ends."""
+        pipeline = self._pipeline
+        report = Report(pipeline.name, self._wish.run_id, self._graph, attempt, samples=pipeline.samples)
+        begun: list[str] = []
+        try:
+            result = self._attempt(began, report, begun)
+        except Exception as error:
+            if begun:
+                report.gave_up(self._lake, begun[0], error)
+            raise
+        if begun and result.state is not State.ALREADY_COMMITTED:
+            report.succeeded(self._lake, begun[0], result)
+        return result
+
+    def _attempt(self, began: float, report: Report, begun: list[str]) -> RunResult:
         wish, pipeline = self._wish, self._pipeline
         told = {"pipeline": pipeline.name, "run-id": wish.run_id}
         transaction = self._lake.transaction(
@@ -122,6 +138,7 @@ class Runner:
             summary={f"lakepact.{name}": value for name, value in told.items()},
         )
         with transaction as tx:
+            begun.append(tx.id)
             document = tx.state.get(self._document)
             progress = Progress.from_json(document.value)
             earlier = progress.transaction_of(wish.run_id)
@@ -139,7 +156,7 @@ class Runner:
             )
             self._create_namespaces(tx)
             use(tx, pipeline.namespace)
-            stages = self._stages(work)
+            stages = self._stages(work, report)
             checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
             inputs = inputs_of(self._lake, tx, work.seen, work.before, _since(progress, work))
             result = RunResult(pipeline.name, wish.run_id, State.DRY_RUN, None, 0.0, 1, stages, checks, inputs)
@@ -169,7 +186,7 @@ class Runner:
 
     # --- side by side ---
 
-    def _stages(self, work: Work) -> tuple[StageResult, ...]:
+    def _stages(self, work: Work, report: Report) -> tuple[StageResult, ...]:
         graph = self._graph
         done: dict[str, StageResult] = {}
         under_way: dict[Future[StageResult], str] = {}
@@ -178,7 +195,7 @@ class Runner:
             try:
                 while len(done) < len(graph.steps):
                     for name in graph.ready(done, {*done, *under_way.values()}):
-                        under_way[threads.submit(self._stage, work, name, tag)] = name
+                        under_way[threads.submit(self._stage, work, name, tag, report)] = name
                     finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
                     for future in finished:
                         name = under_way.pop(future)
@@ -191,14 +208,17 @@ class Runner:
                 raise
         return tuple(done[name] for name in graph.steps)
 
-    def _stage(self, work: Work, name: str, tag: str) -> StageResult:
+    def _stage(self, work: Work, name: str, tag: str, report: Report) -> StageResult:
         self._lake.spark.sparkContext.addJobTag(tag)
+        report.stage_begun(name)
         self._on_event(name, "begun", None)
         try:
             result = perform(work, work.graph.steps[name])
         except BaseException:
+            report.stage_failed(name)
             self._on_event(name, "failed", None)
             raise
+        report.stage_done(name, result)
         self._on_event(name, "done", result)
         return result
 

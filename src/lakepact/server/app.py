@@ -38,6 +38,9 @@ from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
+from lakepact.server.ui import Site
+from lakepact.server.ui.samples import Samples
+from lakepact.server.ui.server_page import About
 from lakepact.server.vending import Delegation, Outside, vendors_of
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
@@ -134,9 +137,6 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
         )
         stack.push_async_callback(trail.stop)
         delegation = _delegation(opened, stack)
-        served = (*health.routes(), *auth.routes, *_catalog_routes(settings, catalogs, mirrors, delegation, trail))
-        described = docs_routes(served, base_path=settings.base_path, open=settings.open_docs)
-        routes = tuple(auth.sessions.protect(route) for route in (*served, *described))
         lease = Lease(
             opened.store,
             opened.clock,
@@ -146,12 +146,25 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
         )
         runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
         stack.push_async_callback(runner.stop)
+        samples = Samples(opened.metrics, opened.clock) if settings.ui else None
+        site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth)
+        pages = [] if site is None else site.routes()
+        served = (
+            *health.routes(),
+            *auth.routes,
+            *_catalog_routes(settings, catalogs, mirrors, delegation, trail),
+            *pages,
+        )
+        described = docs_routes(served, base_path=settings.base_path, open=settings.open_docs)
+        routes = tuple(auth.sessions.protect(route) for route in (*served, *described))
         if mirrors is not None:
             stack.push_async_callback(mirrors.stop)
 
         async def startup() -> None:
             runner.start()
             trail.start()
+            if samples is not None:
+                samples.start()
             if mirrors is not None:
                 # In every worker: each table has a lease of its own.
                 mirrors.start()
@@ -159,13 +172,15 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
         async def shutdown() -> None:
             await runner.stop()
             await trail.stop()
+            if samples is not None:
+                await samples.stop()
             if mirrors is not None:
                 await mirrors.stop()
 
         application = Application(
             Router(routes, base_path=settings.base_path),
             metrics=opened.metrics,
-            on_error=_on_error,
+            on_error=_on_error if site is None else site.on_error,
             max_body_bytes=settings.max_body_bytes,
             body_deadline_s=settings.request_deadline_s,
             log_request=_log_request(opened),
@@ -341,6 +356,24 @@ def _catalog_routes(
         delegation=delegation,
         trail=trail,
     )
+
+
+def _site(
+    opened: Opened, catalogs: Mapping[str, Catalog], samples: Samples, health: Health, runner: Runner, auth: Auth
+) -> Site:
+    """The web page at `/ui`."""
+    settings = opened.settings
+    about = About(
+        store_kind=urlsplit(settings.store).scheme,
+        workers=settings.workers,
+        unready=health.unready,
+        job_names=lambda: list(opened.jobs),
+        job_runs=lambda: runner.runs,
+        api_docs=f"{settings.base_path}/docs",
+        metrics=f"{settings.base_path}/metrics",
+    )
+    rows = delta_rows(opened.store)
+    return Site(catalogs, settings.default_warehouse, samples, about, auth, base_path=settings.base_path, rows=rows)
 
 
 def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, trail: Trail, admit: AdmitCall) -> GrpcServer:

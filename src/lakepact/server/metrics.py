@@ -19,6 +19,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     disable_created_metrics,
     generate_latest,
 )
@@ -255,8 +256,15 @@ class Metrics:
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""
+        return generate_latest(self._everybody())
+
+    def families(self) -> Iterable[Metric]:
+        """The same as values."""
+        return self._everybody().collect()
+
+    def _everybody(self) -> CollectorRegistry:
         if FOLDER_VARIABLE not in os.environ:
-            return generate_latest(self.registry)
+            return self.registry
         everybody = CollectorRegistry()
         MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
-        return generate_latest(everybody)
+        return everybody

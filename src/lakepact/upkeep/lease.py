@@ -7,6 +7,7 @@ same time cannot both be told yes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from lakepact.errors import LakepactError
@@ -29,6 +30,8 @@ class Lease:
         self._owner = owner
         self._lease_s = lease_s
         self._key = key
+        self.note: Callable[[], Mapping[str, object]] = dict
+        """What the holder has to say to others: written with the lease, whenever that is written anyway."""
 
     async def hold(self) -> bool:
         """Take the lease or renew it: whether it is held from now on.
@@ -45,13 +48,13 @@ class Lease:
         if holder == self._owner and until_ms - now_ms > whole_ms // 2:
             # Every renewal leaves a record in the store; one for half a lease is enough.
             return True
-        return await self._write(cell, {"owner": self._owner, "until_ms": now_ms + whole_ms})
+        return await self._write(cell, {**self.note(), "owner": self._owner, "until_ms": now_ms + whole_ms})
 
     async def release(self) -> None:
         """Let go of the lease if it is held, so that another need not wait for its end."""
         cell = await self._cell()
         if _content(cell)[0] == self._owner:
-            await self._write(cell, {"owner": self._owner, "until_ms": 0})
+            await self._write(cell, {**self.note(), "owner": self._owner, "until_ms": 0})
 
     async def _cell(self) -> Cell:
         return (await self._store.read([self._key]))[self._key]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import structlog
@@ -54,9 +55,26 @@ def row_jobs(rows: DeltaRows, limit: int = 100) -> dict[str, Job]:
     return {"sweep": sweep}
 
 
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One pass of a job."""
+
+    began_ms: int
+    seconds: float
+    error: str | None = None
+    """The type of what it failed with. The log has the rest."""
+
+    def to_json(self) -> dict[str, object]:
+        return {"began-ms": self.began_ms, "seconds": round(self.seconds, 3), "error": self.error}
+
+
 class Runner:
     def __init__(self, lease: Lease, jobs: Mapping[str, Job], clock: Clock, rng: Rng, *, interval_s: float) -> None:
         self._lease = lease
+        self.runs: dict[str, JobRun] = {}
+        """The last pass of every job in this process. The lease tells it to the others, each time it is renewed."""
+
+        lease.note = self._note
         self._jobs = dict(jobs)
         self._clock = clock
         self._rng = rng
@@ -70,14 +88,20 @@ class Runner:
                 # Before every pass: a pass may have taken long, and then somebody else goes on.
                 if not await self._lease.hold():
                     return False
+                began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
                 try:
                     more = await job()
                 except Exception as error:
                     _log.warning("upkeep failed; the next turn tries again", job=name, error=repr(error))
+                    self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s, type(error).__name__)
                     break
+                self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s)
                 if not more:
                     break
         return True
+
+    def _note(self) -> Mapping[str, object]:
+        return {"jobs": {name: run.to_json() for name, run in self.runs.items()}}
 
     def start(self) -> None:
         """Take turns in the background until `stop`."""

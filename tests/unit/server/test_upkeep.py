@@ -213,3 +213,25 @@ async def test_every_store_wants_recovery_and_collection() -> None:
     jobs = store_jobs(world.store)
     assert list(jobs) == ["recover", "collect"]
     assert [await job() for job in jobs.values()] == [False, False]
+
+
+async def test_the_lease_tells_others_how_the_jobs_of_its_holder_went() -> None:
+    world = await World.new()
+
+    async def fine() -> bool:
+        return False
+
+    async def broken() -> bool:
+        raise RuntimeError("secret")
+
+    lease = world.lease("a")
+    runner = Runner(lease, {"fine": fine, "broken": broken}, world.clock, Rng(1), interval_s=10)
+    assert await runner.turn()
+    # It is written when the lease is renewed, and not before: a note alone leaves no record.
+    await world.clock.sleep(20)
+    assert await lease.hold()
+    told = (await world.store.read([UPKEEP]))[UPKEEP].value or {}
+    assert set(told["jobs"]) == {"fine", "broken"}
+    assert told["jobs"]["fine"]["error"] is None and told["jobs"]["broken"]["error"] == "RuntimeError"
+    assert "secret" not in str(told)
+    assert runner.runs["fine"].began_ms > 0

@@ -66,6 +66,8 @@ _IN_PATH: Final[Mapping[str, tuple[str, Schema, str]]] = {
     "view": ("The name of the view. A slash in it is written `%2F`.", FILLED, "large_orders"),
     "name": ("The name of the document.", FILLED, "position"),
     "token": ("The id of the token.", FILLED, "abcdefghijklmnop"),
+    "warehouse": ("The name of the warehouse.", FILLED, "main"),
+    "file": ("The name of the file.", FILLED, "ui.css"),
     "transaction": ("The id of the transaction.", UUID7, "019b76da-a800-7000-8000-0123456789ab"),
 }
 _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
@@ -160,6 +162,24 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "How many, at most 1,000.",
         "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
     },
+    "q": {
+        "name": "q",
+        "in": "query",
+        "description": "A part of a name, in any case.",
+        "schema": TEXT,
+    },
+    "after": {
+        "name": "after",
+        "in": "query",
+        "description": "Where the page begins: what the page before said.",
+        "schema": TEXT,
+    },
+    "from": {
+        "name": "from",
+        "in": "query",
+        "description": "The version that the page begins with: what the page before said.",
+        "schema": TEXT,
+    },
     "prefer": {
         "name": "Prefer",
         "in": "header",
@@ -251,6 +271,9 @@ def _responses(route: Route, said: Operation) -> dict[str, Any]:
             responses[str(status)] = _oauth_error(status)
             continue
         # An answer to HEAD has no body to describe.
+        if said.tag is Tag.PAGES:
+            responses[str(status)] = _page_error(status)
+            continue
         responses[str(status)] = (
             {"description": _ERRORS[status]}
             if route.method == "HEAD"
@@ -259,10 +282,19 @@ def _responses(route: Route, said: Operation) -> dict[str, Any]:
     return responses
 
 
+def _page_error(status: int) -> dict[str, Any]:
+    """A page that says why. What never came as far as a page is answered as everywhere."""
+    said = "The form is not one of this server's pages, or you may not do that. Nothing happened."
+    content = {"text/html": {"schema": ref("Text")}, "application/json": {"schema": ref("Error")}}
+    return {"description": said if status == 403 else _ERRORS[status], "content": content}
+
+
 def _statuses(route: Route, said: Operation) -> set[int]:
     """Every error that an operation of this kind can end in."""
     if said.tag is Tag.SERVER:
         return {500} if route.open else {401, 419, 429, 500, 503}
+    if said.tag is Tag.PAGES:
+        return {400, 401, 404, 419, 429, 500, 503, *said.refusals}
     statuses = {400, 401, 403, 419, 429, 500, 503, *said.refusals}
     if said.form_errors:
         statuses -= {403, 419}
@@ -291,6 +323,7 @@ def _answer(status: int, schema: str | None, said: Operation) -> dict[str, Any]:
 _GOOD: Final[Mapping[int, str]] = {
     200: "Done.",
     204: "Done; there is nothing more to say.",
+    303: "Done; go on to the page that Location names.",
     304: "The client has this version.",
     503: "Not now.",
 }

@@ -3,65 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from lakepact.server.openapi.pages import PAGES
+from lakepact.server.openapi.tags import TAGS, Operation, Tag
 
-class Tag(StrEnum):
-    CONFIGURATION = "Configuration"
-    NAMESPACES = "Namespaces"
-    TABLES = "Tables"
-    TRANSACTIONS = "Transactions"
-    VIEWS = "Views"
-    DELTA = "Delta tables"
-    ACCESS = "Access"
-    RIGHTS = "Rights and governance"
-    SERVER = "Server"
-
-
-TAGS: Final[Mapping[Tag, str]] = {
-    Tag.CONFIGURATION: "The first request of every client.",
-    Tag.NAMESPACES: "Namespaces nest; in a path their levels are joined by the separator that the configuration names.",
-    Tag.TABLES: "Tables, their versions, and commits to one of them.",
-    Tag.TRANSACTIONS: "Commits to several tables at once, and what became of any change.",
-    Tag.VIEWS: "Views share their names with tables: one name, one thing.",
-    Tag.DELTA: "Tables in Delta's format: their metadata is in the store, their names and transactions are shared. "
-    "Clients of Iceberg do not see them.",
-    Tag.ACCESS: "Who is asking. These paths have no warehouse.",
-    Tag.RIGHTS: "Who may do what, and what people say about a table. See docs/access.md.",
-    Tag.SERVER: "For those who run the server. Not part of the catalog, and without a warehouse.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    tag: Tag
-    summary: str
-    text: str
-    answers: Mapping[int, str | None]
-    """What it answers if all goes well: status and the schema of the body, if it has one."""
-
-    refusals: tuple[int, ...] = ()
-    """What it may answer beside what every operation of its kind may."""
-
-    body: str | None = None
-    example: Any = None
-    parameters: tuple[str, ...] = ()
-    changes: bool = False
-    """Whether it changes the catalog: then it takes an Idempotency-Key and is recorded as a transaction."""
-
-    takes_key: bool = True
-    """Not if it can be repeated anyway: what it changes is named in the path, and it changes that once."""
-
-    body_required: bool = True
-    headers: tuple[str, ...] = ()
-    """Of a good answer, beside the transaction's id."""
-
-    media: str = "application/json"
-    body_media: str = "application/json"
-    form_errors: bool = False
-    """Whether its errors are OAuth's, and not Iceberg's."""
+__all__ = ["OPERATIONS", "TAGS", "Operation", "Tag"]
 
 
 _SCHEMA_EXAMPLE: Final = {
@@ -537,6 +484,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         changes=True,
         takes_key=False,
     ),
+    "reportRun": Operation(
+        Tag.TRANSACTIONS,
+        "Tell how a run went",
+        "What a pipeline tells of its run once it has ended: stages, checks, inputs. Kept in the warehouse below "
+        "`_catalog/runs/` for people to read; written once. It changes no table.",
+        {204: None},
+        refusals=(409,),
+        body="RunReport",
+        example={"pipeline": "shop", "run-id": "2026-01-01", "state": "committed", "seconds": 4.2, "stages": []},
+    ),
     "loadState": Operation(
         Tag.TRANSACTIONS, "Read a small document", "As it is now, outside of a transaction.", {200: "State"}
     ),
@@ -683,4 +640,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "docs": Operation(
         Tag.SERVER, "This description as a page", "It needs no network.", {200: "Text"}, media="text/html"
     ),
+    **PAGES,
 }

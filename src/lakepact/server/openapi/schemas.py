@@ -555,6 +555,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
     ),
     "Publishing": document({}, {"source": {"type": "object"}}, "Who commits, for the receipts."),
+    "RunReport": document(
+        {"pipeline": FILLED, "run-id": FILLED, "state": FILLED},
+        {
+            "seconds": {"type": "number"},
+            "stages": array({"type": "object"}),
+            "checks": array({"type": "object"}),
+            "inputs": array({"type": "object"}),
+        },
+        "How a run of a pipeline went.",
+    ),
     "Renewal": document({}, {"ttl-seconds": {"type": "number", "exclusiveMinimum": 0}}),
     "State": document({"name": TEXT, "revision": COUNT, "value": nullable({"type": "object"})}),
     "NewState": document({}, {"value": nullable({"type": "object"}), "revision": nullable(INT64)}),

@@ -105,6 +105,7 @@ def rest_routes(
         Route("POST", _TRANSACTION + "/commit", "publishTransaction", transactions.commit),
         Route("POST", _TRANSACTION + "/abort", "abortTransaction", transactions.abort),
         Route("POST", _TRANSACTION + "/renew", "renewTransaction", transactions.renew),
+        Route("PUT", _TRANSACTION + "/report", "reportRun", transactions.report),
         Route("GET", _TRANSACTION + "/state/{name}", "loadStateInTransaction", transactions.load_state_in),
         Route("PUT", _TRANSACTION + "/state/{name}", "putState", transactions.put_state),
         Route("GET", "/v1/{prefix}/state/{name}", "loadState", transactions.load_state),

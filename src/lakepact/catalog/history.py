@@ -39,6 +39,9 @@ class Entry:
     total_rows: int | None
     transaction_id: str | None
     source: str
+    tables: int | None = None
+    """How many tables, views and namespaces its transaction has changed, if that is known."""
+
     run_id: str | None = None
     lineage: str = "unknown"
     quality: str = "unknown"
@@ -54,21 +57,30 @@ def versions_of(metadata_location: str, metadata: Mapping[str, Any]) -> list[Ver
 
 
 def timeline(
-    metadata_location: str, metadata: Mapping[str, Any], receipts: Mapping[str, Mapping[str, Any]]
+    metadata_location: str,
+    metadata: Mapping[str, Any],
+    receipts: Mapping[str, Mapping[str, Any]],
+    versions: Sequence[Version] | None = None,
 ) -> list[Entry]:
-    """`receipts` by the metadata location they are of."""
-    snapshots = {one["snapshot-id"]: one for one in metadata.get("snapshots") or ()}
-    became = {one["timestamp-ms"]: one["snapshot-id"] for one in metadata.get("snapshot-log") or ()}
+    """`receipts` by the metadata location they are of; `versions`: those wanted, if not all."""
+    wanted = versions_of(metadata_location, metadata) if versions is None else versions
+    snapshots = None if all(one.metadata_location in receipts for one in wanted) else _by_time(metadata)
     found = []
-    for version in versions_of(metadata_location, metadata):
+    for version in wanted:
         receipt = receipts.get(version.metadata_location)
         current = version.metadata_location == metadata_location
         if receipt is not None:
             found.append(_told(version, current, receipt))
         else:
-            snapshot = snapshots.get(became.get(version.timestamp_ms))
-            found.append(_guessed(version, current, snapshot or {}))
+            found.append(_guessed(version, current, (snapshots or {}).get(version.timestamp_ms, {})))
     return found
+
+
+def _by_time(metadata: Mapping[str, Any]) -> Mapping[int, Mapping[str, Any]]:
+    """The snapshots that became current, by the time at which they did."""
+    snapshots = {one["snapshot-id"]: one for one in metadata.get("snapshots") or ()}
+    log = metadata.get("snapshot-log") or ()
+    return {one["timestamp-ms"]: snapshots[one["snapshot-id"]] for one in log if one["snapshot-id"] in snapshots}
 
 
 def _told(version: Version, current: bool, receipt: Mapping[str, Any]) -> Entry:
@@ -85,6 +97,7 @@ def _told(version: Version, current: bool, receipt: Mapping[str, Any]) -> Entry:
         total_rows=_number(totals.get("total-records", summary.get("total-records", totals.get("records")))),
         transaction_id=receipt.get("transaction-id"),
         source=source_text(source),
+        tables=_number(receipt.get("transaction-tables")),
         run_id=source.get("run-id"),
         lineage=str(receipt.get("lineage", "unknown")),
         quality=str(receipt.get("quality", "unknown")),
@@ -133,5 +146,5 @@ def source_text(source: Mapping[str, Any]) -> str:
 def _number(value: Any) -> int | None:
     try:
         return None if value is None else int(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakepact.pipelines.history import source_text, timeline, versions_of
+from lakepact.catalog.history import source_text, timeline, versions_of
 
 METADATA: dict[str, Any] = {
     "last-updated-ms": 2_000,

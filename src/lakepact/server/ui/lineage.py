@@ -1,0 +1,125 @@
+"""Where a table comes from and where it goes: worked out from the receipts of its versions and the reports of runs.
+
+Receipts know what a table was made of, so the way up is as long as its history. What is made *of* a table is told by
+the runs that did it: those of the last 30 days, as many as are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lakepact.catalog import Catalog
+from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.errors import LakepactError
+from lakepact.iceberg.requests import Identifier
+from lakepact.server.ui.data import Windows
+from lakepact.server.ui.runs import RunReports, edges_of
+
+_LEVELS: Final = 2
+_MOST_NODES: Final = 40
+_VERSIONS: Final = 20
+_RUNS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """A table with what is around it. Names are written with dots."""
+
+    center: str
+    edges: Sequence[tuple[str, str]]
+    tables: Sequence[str]
+
+    kinds: Mapping[str, Kind]
+    """Of those that are in this catalog."""
+
+    cut: bool
+    """Whether there is more than is shown."""
+
+
+class Lineage:
+    def __init__(self, windows: Windows, runs: RunReports) -> None:
+        self._windows = windows
+        self._runs = runs
+
+    async def around(self, catalog: Catalog, pointer: Pointer) -> Neighbourhood:
+        told = (await self._runs.newest(catalog, limit=_RUNS)).found
+        edges = {edge for run in told if run.state == "committed" for edge in edges_of(run.report)}
+        center = shown(pointer.identifier)
+        edges |= {(source, center) for source in await self._sources(catalog, pointer)}
+        kinds: dict[str, Kind] = {center: pointer.kind}
+        levels: dict[str, int] = {center: 0}
+        cut = False
+        for direction in (-1, 1):
+            reached = [center]
+            for step in range(1, _LEVELS + 1):
+                found: list[str] = []
+                for name in reached:
+                    if direction < 0 and step > 1:
+                        edges |= {(source, name) for source in await self._sources_of(catalog, name, kinds)}
+                    found += _beside(name, edges, direction)
+                fresh = [one for one in dict.fromkeys(found) if one not in levels]
+                room = max(_MOST_NODES - len(levels), 0)
+                cut |= len(fresh) > room
+                reached = sorted(fresh)[:room]
+                levels |= dict.fromkeys(reached, direction * step)
+        for name in levels:
+            await self._kind(catalog, name, kinds)
+        kept = [edge for edge in sorted(edges) if edge[0] in levels and edge[1] in levels]
+        return Neighbourhood(center, kept, sorted(levels), kinds, cut)
+
+    async def _sources_of(self, catalog: Catalog, name: str, kinds: dict[str, Kind]) -> set[str]:
+        found = await self._find(catalog, name)
+        if found is None:
+            return set()
+        kinds[name] = found.kind
+        return await self._sources(catalog, found)
+
+    async def _sources(self, catalog: Catalog, pointer: Pointer) -> set[str]:
+        """What its newest versions were made of."""
+        if pointer.kind is Kind.TABLE:
+            file = await self._windows.metadata(catalog, pointer)
+            if not isinstance(file, MetadataFile):
+                return set()
+            page = await self._windows.timeline.page(catalog, pointer, file, limit=_VERSIONS)
+            return _inputs(page.receipts.values(), shown(pointer.identifier))
+        if pointer.kind is Kind.DELTA:
+            rows = await catalog.delta_history(pointer.identifier, None, _VERSIONS)
+            revision = await self._windows.revision(catalog, pointer)
+            receipts = await self._windows.timeline.delta(catalog, pointer, revision, rows)
+            return _inputs(receipts.values(), shown(pointer.identifier))
+        return set()
+
+    async def _kind(self, catalog: Catalog, name: str, kinds: dict[str, Kind]) -> None:
+        if name not in kinds and (found := await self._find(catalog, name)) is not None:
+            kinds[name] = found.kind
+
+    async def _find(self, catalog: Catalog, name: str) -> Pointer | None:
+        *namespace, last = name.split(".")
+        if not namespace or not all((*namespace, last)):
+            return None
+        try:
+            return await catalog.find(Identifier(tuple(namespace), last))
+        except LakepactError:
+            return None
+
+
+def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list[str]:
+    if direction < 0:
+        return [source for source, target in edges if target == name]
+    return [target for source, target in edges if source == name]
+
+
+def _inputs(receipts: Iterable[Mapping[str, Any]], itself: str) -> set[str]:
+    """What these versions were made of. A receipt tells what its whole run has read, and which stages have: where one
+    of them goes by the table's name, it is what that one has read."""
+    found: set[str] = set()
+    for receipt in receipts:
+        told = [
+            one for one in receipt.get("inputs") or () if isinstance(one, dict) and isinstance(one.get("table"), str)
+        ]
+        own = [one for one in told if itself in (one.get("used-by") or ())]
+        found |= {one["table"] for one in own or told}
+    return found - {itself}

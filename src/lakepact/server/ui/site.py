@@ -1,0 +1,132 @@
+"""The routes of the page, and what is the same for all: a page becomes an answer, and so does an error."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+import orjson
+import structlog
+
+from lakepact.catalog import Catalog
+from lakepact.catalog.errors import NotFound
+from lakepact.delta.ports import DeltaRows
+from lakepact.server.auth.wiring import Auth
+from lakepact.server.http import Request, Response
+from lakepact.server.rest.errors import error_answer
+from lakepact.server.routing import Handler, Route
+from lakepact.server.ui.account_page import AccountPages
+from lakepact.server.ui.catalog_page import CatalogPages
+from lakepact.server.ui.data import Windows
+from lakepact.server.ui.html import name
+from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
+from lakepact.server.ui.links import ROOT, Links
+from lakepact.server.ui.parts import alert, heading
+from lakepact.server.ui.pipelines_page import PipelinePages
+from lakepact.server.ui.samples import Samples
+from lakepact.server.ui.server_page import About, ServerPages
+from lakepact.server.ui.table_page import TablePages
+from lakepact.server.ui.transactions_page import TransactionPages
+
+Show: TypeAlias = Callable[[Request], Awaitable[Page]]
+Act: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+_TITLES = {400: "That cannot be", 403: "Not allowed", 404: "Not here", 409: "Not now", 503: "Not now"}
+
+_log = structlog.get_logger(__name__)
+
+
+class Site:
+    def __init__(
+        self,
+        catalogs: Mapping[str, Catalog],
+        default_warehouse: str,
+        samples: Samples,
+        about: About,
+        auth: Auth,
+        *,
+        base_path: str = "",
+        rows: DeltaRows | None = None,
+    ) -> None:
+        links = Links(base_path)
+        windows = Windows(catalogs, default_warehouse, rows)
+        self._frame = Frame(links, windows.warehouses, default_warehouse)
+        self._account = AccountPages(auth.sessions, auth.guard, links, self._frame)
+        self._catalog = CatalogPages(windows, links)
+        self._tables = TablePages(windows, links, self._catalog)
+        self._transactions = TransactionPages(windows, links, auth.sessions)
+        self._pipelines = PipelinePages(windows, links, self._tables)
+        self._server = ServerPages(windows, links, samples, about, self._transactions)
+
+    def routes(self) -> list[Route]:
+        table = "/ui/catalog/{warehouse}/{namespace}/{table}"
+        transaction = "/ui/transactions/{warehouse}/{transaction}"
+        shown: list[tuple[str, str, Show]] = [
+            ("/ui", "showHome", self._server.home),
+            ("/ui/server", "showServer", self._server.server),
+            ("/ui/search", "showSearch", self._catalog.search),
+            ("/ui/catalog/{warehouse}", "showWarehouse", self._catalog.warehouse),
+            ("/ui/catalog/{warehouse}/{namespace}", "showNamespace", self._catalog.namespace),
+            (table, "showTable", self._tables.overview),
+            (f"{table}/timeline", "showTimeline", self._tables.timeline),
+            (f"{table}/snapshots", "showSnapshots", self._tables.snapshots),
+            (f"{table}/lineage", "showLineage", self._pipelines.lineage),
+            ("/ui/transactions/{warehouse}", "showTransactions", self._transactions.overview),
+            (transaction, "showTransaction", self._transactions.show),
+            ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
+            ("/ui/pipelines/{warehouse}/{transaction}", "showRun", self._pipelines.run),
+            ("/ui/mirrors/{warehouse}", "showMirrors", self._server.mirrors),
+            ("/ui/account", "showAccount", self._account.account),
+        ]
+        return [
+            Route("GET", "/ui/static/{file}", "showStatic", self._guarded(self._static), open=True),
+            Route("GET", "/ui/login", "showLogin", self._guarded(self._account.login), open=True),
+            Route("POST", "/ui/login", "submitLogin", self._guarded(self._account.begin), open=True),
+            Route("POST", "/ui/logout", "submitLogout", self._guarded(self._account.end)),
+            *(Route("GET", template, operation, self._showing(show)) for template, operation, show in shown),
+            Route("POST", f"{transaction}/abort", "submitAbort", self._guarded(self._transactions.abort)),
+            Route("POST", f"{transaction}/renew", "submitRenew", self._guarded(self._transactions.renew)),
+        ]
+
+    async def _static(self, request: Request) -> Response:
+        file = STATIC.get(request.params["file"])
+        if file is None:
+            raise NotFound(f"there is no {request.params['file'][:100]!r} here")
+        headers = (
+            (b"Content-Type", file.media),
+            (b"Cache-Control", b"public, max-age=31536000, immutable"),
+            *GUARDS,
+        )
+        return Response(200, file.body, headers)
+
+    def _showing(self, show: Show) -> Handler:
+        async def answer(request: Request) -> Response:
+            return self._frame.response(await show(request), request.principal)
+
+        return self._guarded(answer)
+
+    def _guarded(self, act: Act) -> Handler:
+        """An error is a page too."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await act(request)
+            except Exception as error:
+                return self._failed(error, request)
+
+        return answer
+
+    def on_error(self, error: Exception, request: Request) -> Response:
+        """The answer to whatever a handler raised: a page for people, and for all others what the API says."""
+        ours = request.raw_path == ROOT or request.raw_path.startswith(ROOT + "/")
+        return self._failed(error, request) if ours else error_answer(error)
+
+    def _failed(self, error: Exception, request: Request) -> Response:
+        told = error_answer(error)
+        if told.status >= 500:
+            _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
+        message = str(orjson.loads(told.body)["error"]["message"])
+        title = _TITLES.get(told.status, "This page cannot be shown")
+        body = (heading(title), alert(str(told.status), name(message[:2_000])))
+        page = Page(title, body, status=told.status, headers=told.headers)
+        return self._frame.response(page, request.principal)

@@ -1,0 +1,58 @@
+"""A real Chromium for the tests, driven by Playwright; and axe, which knows what makes a page hard to use.
+
+The browser is the machine's own (Debian: `apt install chromium`), not one that Playwright brings. Where there is none,
+whoever asks for it fails and is told so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.support.npm import npm_package
+
+AXE_VERSION: Final = "4.14.0"
+_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser of Playwright's sync API."""
+    path = next((found for one in _NAMES if (found := shutil.which(one))), None)
+    if path is None:
+        raise RuntimeError("there is no browser: the web page is tested in a real Chromium. apt install chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        raise RuntimeError("there is no Playwright in this environment: run `make setup`") from None
+    # A browser that runs as root has no sandbox of its own.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def axe() -> str:
+    """The script, to be evaluated in a page."""
+    return (npm_package("axe-core", AXE_VERSION) / "axe.min.js").read_text()
+
+
+def findings(page: Any, script: str, *, rules: list[str] | None = None) -> list[str]:
+    """What axe finds serious or critical in the page that is shown. `rules`: only these."""
+    page.evaluate(script)
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules is not None:
+        options["runOnly"] = {"type": "rule", "values": rules}
+    result = page.evaluate("options => axe.run(document, options)", options)
+    return [
+        f"{one['id']} ({one['impact']}): {one['help']}: {one['nodes'][0]['html'][:200]} "
+        f"{one['nodes'][0].get('failureSummary', '')[:300]}"
+        for one in result["violations"]
+        if one["impact"] in ("serious", "critical", "moderate")
+    ]

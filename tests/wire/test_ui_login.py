@@ -1,0 +1,114 @@
+"""The web page of a server that asks who looks: the way in, what it takes to change something, the way out."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.asgi_client import Answer
+from tests.support.doors import Door, asking
+from tests.support.pages import Html
+from tests.wire.uis import guarded
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> AbstractAsyncContextManager[Door]:
+    return asking(tmp_path)
+
+
+async def show(door: Door, path: str, cookie: str = "", status: int = 200) -> Html:
+    answer = await door.client.send("GET", path, headers={"cookie": cookie})
+    assert answer.status == status, answer.body
+    return guarded(answer)
+
+
+async def submit(door: Door, path: str, fields: dict[str, str], cookie: str = "", **headers: str) -> Answer:
+    sent = {"content-type": "application/x-www-form-urlencoded", "cookie": cookie, **headers}
+    return await door.client.send("POST", path, body=urlencode(fields).encode(), headers=sent)
+
+
+async def logged_in(door: Door, name: str = "ada <b>") -> str:
+    made = await door.tokens.create(name, admin=True)
+    answer = await submit(door, "/ui/login", {"token": made.text, "next": "/ui/server"})
+    assert (answer.status, answer.header("location")) == (303, "/ui/server"), answer.body
+    return (answer.header("set-cookie") or "").partition(";")[0]
+
+
+async def test_every_page_leads_to_the_login_first_and_back_afterwards(door: Door) -> None:
+    for path in ("/ui", "/ui/catalog/main", "/ui/transactions/main?state=failed", "/ui/account"):
+        answer = await door.client.send("GET", path)
+        assert answer.status == 303 and answer.body == b""
+        place = answer.header("location") or ""
+        page = await show(door, place)
+        [form] = page.forms
+        assert form.fields["next"] == path and "Transactions" not in page.text
+    assert (await door.client.send("GET", "/ui/static/ui.css")).status == 200
+
+
+async def test_after_the_login_the_page_says_who_it_is(door: Door) -> None:
+    cookie = await logged_in(door)
+    page = await show(door, "/ui", cookie)
+    account = await show(door, page.link("ada <b>"), cookie)
+    assert "administrator" in account.text and "Log out" in account.text
+
+
+async def test_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: Door) -> None:
+    answer = await submit(door, "/ui/login", {"token": "lakepact_x_y"})
+    assert answer.status == 401 and answer.header("set-cookie") is None
+    page = guarded(answer)
+    assert "That did not work" in page.text and "lakepact_x_y" not in page.text
+    for _ in range(150):
+        answer = await submit(door, "/ui/login", {"token": "lakepact_x_y"})
+    assert answer.status == 429
+    guarded(answer)
+
+
+@pytest.mark.parametrize("place", ["https://elsewhere.example/", "//elsewhere.example", "/v1/config", "/ui/../v1", ""])
+async def test_nobody_is_sent_elsewhere_after_the_login(place: str, door: Door) -> None:
+    made = await door.tokens.create("ada")
+    answer = await submit(door, "/ui/login", {"token": made.text, "next": place})
+    assert answer.status == 303 and (answer.header("location") or "").startswith("/ui")
+    assert "elsewhere" not in (answer.header("location") or "")
+
+
+async def test_a_form_needs_what_the_page_of_its_session_carries(door: Door) -> None:
+    cookie = await logged_in(door)
+    begun = await door.post("/v1/transactions", {}, (await door.tokens.create("eve", admin=True)).text)
+    path = f"/ui/transactions/main/{begun.json()['transaction-id']}"
+    page = await show(door, path, cookie)
+    fields = page.forms[-1].fields
+    assert len(fields["csrf"]) > 20
+    other = await logged_in(door, "bob")
+    for sent, with_cookie, headers in (
+        ({}, cookie, {}),
+        ({"csrf": "x"}, cookie, {}),
+        (fields, other, {}),
+        (fields, cookie, {"sec-fetch-site": "cross-site"}),
+    ):
+        answer = await submit(door, f"{path}/abort", sent, with_cookie, **headers)
+        assert answer.status == 403, (sent, answer.body)
+        guarded(answer)
+    assert (await submit(door, f"{path}/abort", fields)).status == 303
+    assert "open" in (await show(door, path, cookie)).text
+    assert (await submit(door, f"{path}/abort", fields, cookie)).status == 303
+    assert "aborted" in (await show(door, path, cookie)).text
+
+
+async def test_logging_out_takes_the_cookie_away(door: Door) -> None:
+    cookie = await logged_in(door)
+    fields = (await show(door, "/ui/account", cookie)).forms[-1].fields
+    assert (await submit(door, "/ui/logout", {}, cookie)).status == 403
+    answer = await submit(door, "/ui/logout", fields, cookie)
+    assert (answer.status, answer.header("location")) == (303, "/ui/login")
+    assert "Max-Age=0" in (answer.header("set-cookie") or "")
+
+
+async def test_a_server_that_asks_nobody_has_nothing_to_log_in_to(tmp_path: Path) -> None:
+    async with asking(tmp_path, auth="none") as door:
+        answer = await door.client.send("GET", "/ui/login")
+        assert (answer.status, answer.header("location")) == (303, "/ui")
+        assert (await submit(door, "/ui/login", {"token": "x"})).status == 400
+        assert "asks nobody" in (await show(door, "/ui/account")).text

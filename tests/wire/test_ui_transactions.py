@@ -1,0 +1,152 @@
+"""Transactions on the web page: what each waits for, what moved together, and who may end one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wire.uis import guarded, look, submit
+from tests.wire.world import Wire, append, change, new_key, set_properties
+
+
+async def begun(wire: Wire, **properties: str) -> str:
+    answer = await wire.post("/transactions", {"properties": properties})
+    assert answer.status == 200, answer.body
+    return str(answer.json()["transaction-id"])
+
+
+async def staged(wire: Wire, transaction_id: str, table: str, snapshot_id: int) -> None:
+    wire.base = f"/v1/main@{transaction_id}"
+    assert (await wire.commit(append(snapshot_id), name=table)).status == 200
+    wire.base = "/v1/main"
+
+
+async def tables(wire: Wire, *names: str) -> None:
+    await wire.namespace()
+    for name in names:
+        await wire.table(name)
+
+
+def at(transaction_id: str, step: str = "") -> str:
+    return f"/ui/transactions/main/{transaction_id}" + (f"/{step}" if step else "")
+
+
+async def test_the_list_says_what_each_one_waits_for(anywhere: Wire) -> None:
+    wire = anywhere
+    await tables(wire, "a", "b")
+    idle, prepared = await begun(wire), await begun(wire)
+    await staged(wire, prepared, "a", 1)
+    assert (await wire.post(f"/transactions/{prepared}/prepare")).status == 200
+    stale = await begun(wire)
+    await staged(wire, stale, "b", 2)
+    assert (await wire.commit(append(3), name="b")).status == 200
+    page = await look(wire, "/ui/transactions/main")
+    rows = page.text.split("Ended", 1)[0]
+    assert rows.count("It holds nothing") == 2 and "none yet" in rows
+    assert "Until then it holds its tables" in rows
+    assert "will conflict" in rows and "db.b has moved since" in rows
+    shown = await look(wire, at(stale))
+    assert "Its commit would be refused" in shown.text and "moved" in shown.text
+    assert "Its commit would be refused" not in (await look(wire, at(idle))).text
+    assert (await wire.post(f"/transactions/{prepared}/abort")).status == 200
+
+
+async def test_who_wants_what_another_one_holds_is_told_whom_it_waits_for(wire: Wire) -> None:
+    await tables(wire, "a")
+    holder, other = await begun(wire), await begun(wire)
+    for one, number in ((holder, 1), (other, 2)):
+        await staged(wire, one, "a", number)
+    assert (await wire.post(f"/transactions/{holder}/prepare")).status == 200
+    page = await look(wire, "/ui/transactions/main")
+    assert "held by" in page.text
+    held_by = [href for href, _ in page.links if href == at(holder)]
+    assert len(held_by) >= 2
+
+
+async def test_a_commit_is_shown_as_the_set_of_tables_that_moved_together(anywhere: Wire) -> None:
+    wire = anywhere
+    await tables(wire, "a", "b", "c")
+    key = new_key()
+    changes = [change(name, [set_properties(x="1")]) for name in ("a", "b", "c")]
+    assert (await wire.commit_all(*changes, key=key)).status == 204
+    page = await look(wire, at(key))
+    together = page.text.split("Moved together", 1)[1].split("About it", 1)[0]
+    assert all(f"db.{name}" in together for name in ("a", "b", "c"))
+    assert "3 changes, at one instant" in page.text and not any(form.method == "post" for form in page.forms)
+    listed = await look(wire, "/ui/transactions/main?state=committed")
+    assert at(key) in {href for href, _ in listed.links}
+
+
+async def test_a_refused_commit_says_what_it_expected_and_what_it_found(anywhere: Wire) -> None:
+    wire = anywhere
+    await tables(wire, "a", "b")
+    key = new_key()
+    late = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 4711}]
+    answer = await wire.commit_all(change("a", [set_properties(x="1")], late), change("b", []), key=key)
+    assert answer.status == 409
+    page = await look(wire, at(key))
+    for word in ("refused", "nothing of it was applied", "db.a", "assert-ref-snapshot-id of main", "4711", "409"):
+        assert word in page.text, word
+    assert at(key) in {href for href, _ in (await look(wire, "/ui/transactions/main?state=failed")).links}
+
+
+async def test_the_ended_ones_are_shown_in_pages_the_newest_first(anywhere: Wire) -> None:
+    wire = anywhere
+    await tables(wire, "a")
+    made = []
+    for number in range(60):
+        made.append(new_key())
+        assert (await wire.commit([set_properties(x=str(number))], name="a", key=made[-1])).status == 200
+    seen: list[str] = []
+    path = "/ui/transactions/main?state=committed"
+    while path:
+        page = await look(wire, path)
+        seen += [href.rpartition("/")[2] for href, _ in page.links if href.startswith("/ui/transactions/main/")]
+        path = next((href for href, text in page.links if text == "Next page →"), "")
+    assert seen[:60] == sorted(made, reverse=True)
+    assert len(seen) == 62
+
+
+# --- forms; those of a session are in test_ui_login.py ---
+
+
+async def test_a_transaction_is_renewed_and_aborted_by_form(anywhere: Wire) -> None:
+    wire = anywhere
+    transaction_id = await begun(wire)
+    page = await look(wire, at(transaction_id))
+    assert [one.action for one in page.forms if one.method == "post"] == [
+        at(transaction_id, "renew"),
+        at(transaction_id, "abort"),
+    ]
+    before = (await wire.get(f"/transactions/{transaction_id}")).json()["expires-at"]
+    answer = await submit(wire, at(transaction_id, "renew"), {"seconds": "21600"})
+    assert (answer.status, answer.header("location")) == (303, at(transaction_id))
+    assert (await wire.get(f"/transactions/{transaction_id}")).json()["expires-at"] > before
+    assert (await submit(wire, at(transaction_id, "abort"), {})).status == 303
+    page = await look(wire, at(transaction_id))
+    assert "aborted" in page.text and not any(one.method == "post" for one in page.forms)
+    again = await submit(wire, at(transaction_id, "renew"), {"seconds": "600"})
+    assert again.status == 400, again.body
+    guarded(again)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://elsewhere.example", "host": "lake.example"},
+        {"origin": "null", "host": "lake.example"},
+    ],
+)
+async def test_a_form_of_another_site_changes_nothing(headers: dict[str, str], wire: Wire) -> None:
+    transaction_id = await begun(wire)
+    answer = await submit(wire, at(transaction_id, "abort"), {}, **headers)
+    assert answer.status == 403, answer.body
+    assert (await wire.get(f"/transactions/{transaction_id}")).json()["state"] == "open"
+
+
+@pytest.mark.parametrize("seconds", ["", "-1", "0", "1e3", "99999999999", "٣"])
+async def test_a_renewal_says_for_how_long(seconds: str, wire: Wire) -> None:
+    transaction_id = await begun(wire)
+    answer = await submit(wire, at(transaction_id, "renew"), {"seconds": seconds})
+    assert answer.status == 400, answer.body
