@@ -27,7 +27,7 @@ class CatalogPages:
 
     async def warehouse(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         after = request.query.get("after") or None
         names, following = await self._windows.namespaces(catalog, (), after)
         body = (
@@ -59,7 +59,7 @@ class CatalogPages:
 
     async def namespace(self, request: Request) -> Page:
         warehouse, namespace = request.params["warehouse"], levels_of(request.params["namespace"])
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         after, children_after = request.query.get("after") or None, request.query.get("children") or None
         found = await self._windows.namespace(catalog, namespace, after, children_after)
         here = self._links.namespace(warehouse, namespace)
@@ -82,8 +82,8 @@ class CatalogPages:
 
     async def search(self, request: Request) -> Page:
         asked = request.query.get("q", "")[:_LONGEST_SEARCH]
-        warehouse = request.query.get("warehouse") or self._windows.default
-        catalog = self._windows.catalog(warehouse, request.principal)
+        warehouse = request.query.get("warehouse") or self._windows.default_of(request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         if not asked.strip():
             body: Child = empty("What are you looking for?", "Type a part of a name: a table, a view or a namespace.")
             return Page("Search", (heading("Search"), body), section="catalog", warehouse=warehouse, search=asked)

@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakepact.access import Principal
+from lakepact.access.rules import Role
 from lakepact.catalog import Catalog
 from lakepact.catalog.delta_tables import DeltaTable
-from lakepact.catalog.errors import NoSuchNamespace, NoSuchTable
+from lakepact.catalog.errors import Forbidden, NoSuchNamespace, NoSuchTable
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.keys import last_segment, levels_of
+from lakepact.catalog.overlay import PRINCIPAL
 from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.catalog.sight import in_sight
 from lakepact.delta.actions import Add, Remove
 from lakepact.delta.ports import DeltaRows, MirrorRow, VersionRow
 from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key, key_of, segments_of
 from lakepact.kernel.model import Cell, TransactionRecord
-from lakepact.server.rest.errors import NoSuchWarehouse
+from lakepact.server.rest.door import catalog_named, default_warehouse
 from lakepact.server.ui.receipts import Documents
 from lakepact.server.ui.timeline import Timeline
 
@@ -103,23 +106,37 @@ class Windows:
         self.timeline = Timeline(self.documents)
         self._trees: OrderedDict[tuple[str, tuple[str, ...]], tuple[float, Tree]] = OrderedDict()
 
-    @property
-    def warehouses(self) -> list[str]:
-        return list(self._catalogs)
-
     # --- who may ---
 
-    def catalog(self, warehouse: str, principal: Principal) -> Catalog:
-        """The catalog of this warehouse, for this principal to look at."""
-        catalog = self._catalogs.get(warehouse)
-        if catalog is None:
-            known = ", ".join(sorted(self._catalogs))
-            raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
+    def warehouses_of(self, principal: Principal) -> list[str]:
+        """Those of the account."""
+        return [name for name, catalog in self._catalogs.items() if in_sight(catalog, principal)]
+
+    def default_of(self, principal: Principal) -> str:
+        return default_warehouse(self._catalogs, self.default, principal)
+
+    async def catalog(self, warehouse: str, principal: Principal) -> Catalog:
+        """The catalog of this warehouse, for whoever may read all of it: pages count, search and draw all there is."""
+        catalog = catalog_named(self._catalogs, warehouse, principal)
+        if (await catalog.grants.rights(principal)).everywhere is None:
+            raise Forbidden(
+                f"pages show a warehouse as a whole, and you may not read all of {warehouse}. Ask for the role read on "
+                f"the warehouse; what you may read of it, the API and engines show you"
+            )
         return catalog
 
-    def may_end(self, record: TransactionRecord, principal: Principal) -> bool:
-        """Whether this principal may abort or renew this transaction: whoever may reach the server, for now."""
-        return True
+    async def readable(self, principal: Principal) -> list[Catalog]:
+        """The catalogs that this principal may look at, one at least."""
+        found = [self._catalogs[name] for name in self.warehouses_of(principal)]
+        may = [one for one in found if (await one.grants.rights(principal)).everywhere is not None]
+        return may or [await self.catalog(self.default_of(principal), principal)]
+
+    async def may_end(self, catalog: Catalog, record: TransactionRecord, principal: Principal) -> bool:
+        """Whether this principal may abort or renew this transaction: one's own, or with manage on the warehouse."""
+        if principal.name is not None and record.properties.get(PRINCIPAL) == principal.name:
+            return True
+        role = (await catalog.grants.rights(principal)).everywhere
+        return role is not None and role >= Role.MANAGE
 
     # --- namespaces ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Final
@@ -63,9 +64,9 @@ class Page:
 
 
 class Frame:
-    def __init__(self, links: Links, warehouses: list[str], default: str) -> None:
+    def __init__(self, links: Links, warehouses_of: Callable[[Principal], list[str]], default: str) -> None:
         self._links = links
-        self._warehouses = warehouses
+        self._warehouses_of = warehouses_of
         self._default = default
         self._head = join(
             tag("meta", charset="utf-8"),
@@ -86,7 +87,8 @@ class Frame:
         )
 
     def response(self, page: Page, principal: Principal | None = None) -> Response:
-        warehouse = page.warehouse or self._default
+        shown = [] if principal is None else self._warehouses_of(principal)
+        warehouse = page.warehouse or (self._default if self._default in shown or not shown else shown[0])
         document = join(
             Markup("<!doctype html>"),
             tag(
@@ -95,7 +97,7 @@ class Frame:
                 tag(
                     "body",
                     tag("a", "Skip to content", class_="skip", href="#main"),
-                    self._top(page, warehouse, principal.name if principal is not None else None),
+                    self._top(page, warehouse, shown, principal.name if principal is not None else None),
                     tag(
                         "div",
                         page.aside,
@@ -110,7 +112,7 @@ class Frame:
         headers = ((b"Content-Type", HTML), (b"Cache-Control", b"private, no-cache"), *GUARDS, *page.headers)
         return Response(page.status, document.encode("utf-8", errors="replace"), headers)
 
-    def _top(self, page: Page, warehouse: str, who: str | None) -> Markup:
+    def _top(self, page: Page, warehouse: str, warehouses: Sequence[str], who: str | None) -> Markup:
         links = self._links
         brand = tag("a", _MARK, tag("span", "Lakepact"), class_="brand", href=links.home())
         if page.bare:
@@ -135,7 +137,7 @@ class Frame:
                 "div",
                 brand,
                 tag("nav", menu, class_="menu", aria_label="Main"),
-                self._switch(page, warehouse),
+                self._switch(page, warehouse, warehouses),
                 self._find(page, warehouse),
                 tag("a", name(who), href=links.account(), class_="who", title="Your account") if who else None,
                 class_="wide",
@@ -143,9 +145,9 @@ class Frame:
             class_="top",
         )
 
-    def _switch(self, page: Page, warehouse: str) -> Markup:
+    def _switch(self, page: Page, warehouse: str, warehouses: Sequence[str]) -> Markup:
         """Which warehouse it is, if there is more than one."""
-        if len(self._warehouses) < 2:
+        if len(warehouses) < 2:
             return NOTHING
         where = {
             "transactions": self._links.transactions,
@@ -158,7 +160,7 @@ class Frame:
                 "ul",
                 (
                     tag("li", tag("a", one, href=where(one), aria_current="true" if one == warehouse else None))
-                    for one in self._warehouses
+                    for one in warehouses
                 ),
             ),
             class_="switch",

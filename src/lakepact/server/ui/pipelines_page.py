@@ -62,7 +62,7 @@ class PipelinePages:
 
     async def overview(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         asked = request.query.get("before", "")
         before = parse_transaction_id(asked) if asked else None
         pipeline = request.query.get("pipeline") or None
@@ -100,7 +100,7 @@ class PipelinePages:
 
     async def run(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         transaction_id = parse_transaction_id(request.params["transaction"])
         run = await self._runs.one(catalog, transaction_id)
         if run is None:
@@ -134,7 +134,7 @@ class PipelinePages:
         )
 
     async def lineage(self, request: Request) -> Page:
-        catalog = self._windows.catalog(request.params["warehouse"], request.principal)
+        catalog = await self._windows.catalog(request.params["warehouse"], request.principal)
         identifier = Identifier(levels_of(request.params["namespace"]), request.params["table"])
         pointer = await self._windows.find(catalog, identifier)
         around = await self._lineage.around(catalog, pointer)

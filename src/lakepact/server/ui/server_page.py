@@ -85,8 +85,9 @@ class ServerPages:
     async def home(self, request: Request) -> Page:
         now = self._samples.take()
         reason = await self._about.unready()
-        catalogs = [self._windows.catalog(one, request.principal) for one in self._windows.warehouses]
-        default = next(one for one in catalogs if one.warehouse.name == self._windows.default)
+        catalogs = await self._windows.readable(request.principal)
+        first = self._windows.default_of(request.principal)
+        default = next((one for one in catalogs if one.warehouse.name == first), catalogs[0])
         warehouse = default.warehouse.name
         body: list[Child] = [
             heading(
@@ -173,7 +174,7 @@ class ServerPages:
 
     async def mirrors(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         found = await self._windows.mirrors(catalog)
         behind = sum(
             one.current_version > one.mirrored_version and one.state is not MirrorState.OFF for _, one in found
@@ -221,7 +222,7 @@ class ServerPages:
         return area(points, title=title, shown=shown, look=look)
 
     async def _upkeep(self, request: Request) -> Markup:
-        catalog = self._windows.catalog(self._windows.default, request.principal)
+        [catalog, *_] = await self._windows.readable(request.principal)
         now_ms = catalog.parts.clock.now_ms()
         try:
             cell = (await catalog.parts.store.read([UPKEEP]))[UPKEEP]

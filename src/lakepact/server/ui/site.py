@@ -50,7 +50,7 @@ class Site:
     ) -> None:
         links = Links(base_path)
         windows = Windows(catalogs, default_warehouse, rows)
-        self._frame = Frame(links, windows.warehouses, default_warehouse)
+        self._frame = Frame(links, windows.warehouses_of, default_warehouse)
         self._account = AccountPages(auth.sessions, auth.guard, links, self._frame)
         self._catalog = CatalogPages(windows, links)
         self._tables = TablePages(windows, links, self._catalog)

@@ -148,7 +148,7 @@ class TablePages:
     # --- what they share ---
 
     async def _asked(self, request: Request) -> tuple[Catalog, Pointer]:
-        catalog = self._windows.catalog(request.params["warehouse"], request.principal)
+        catalog = await self._windows.catalog(request.params["warehouse"], request.principal)
         identifier = Identifier(levels_of(request.params["namespace"]), request.params["table"])
         return catalog, await self._windows.find(catalog, identifier)
 

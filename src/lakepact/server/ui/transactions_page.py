@@ -71,7 +71,7 @@ class TransactionPages:
 
     async def overview(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = self._windows.catalog(warehouse, request.principal)
+        catalog = await self._windows.catalog(warehouse, request.principal)
         state, before = _state(request), _before(request)
         under_way, more = await activity.undecided(catalog) if before is None else ([], False)
         ended = await activity.recent(catalog, states=[state] if state else activity.DECIDED, before=before)
@@ -105,7 +105,7 @@ class TransactionPages:
         warehouse = catalog.warehouse.name
         looked = await activity.look_into(catalog, record)
         token = await self._sessions.csrf(request)
-        may_end = self._windows.may_end(record, request.principal)
+        may_end = await self._windows.may_end(catalog, record, request.principal)
         changes = activity.changed_by(record) if record.state is State.COMMITTED else ()
         body = (
             heading(tag("span", record.id, class_="mono small"), state_badge(record.state), *_kind(record, changes)),
@@ -126,13 +126,13 @@ class TransactionPages:
 
     async def abort(self, request: Request) -> Response:
         catalog, record = await self._asked(request)
-        self._check(request, record)
+        await self._check(request, catalog, record)
         await catalog.transactions.abort(record.id)
         return self._back(catalog, record)
 
     async def renew(self, request: Request) -> Response:
         catalog, record = await self._asked(request)
-        self._check(request, record)
+        await self._check(request, catalog, record)
         seconds = form_fields(request).get("seconds", "")
         if not seconds.isascii() or not seconds.isdecimal() or not 0 < int(seconds[:9]) <= 86_400:
             raise InvalidRequest("say for how many seconds, at most a day")
@@ -142,7 +142,7 @@ class TransactionPages:
     # --- which one, and whether ---
 
     async def _asked(self, request: Request) -> tuple[Catalog, TransactionRecord]:
-        catalog = self._windows.catalog(request.params["warehouse"], request.principal)
+        catalog = await self._windows.catalog(request.params["warehouse"], request.principal)
         transaction_id = parse_transaction_id(request.params["transaction"])
         record = await catalog.transactions.load(transaction_id)
         if record is None:
@@ -152,8 +152,8 @@ class TransactionPages:
             )
         return catalog, record
 
-    def _check(self, request: Request, record: TransactionRecord) -> None:
-        if not self._windows.may_end(record, request.principal):
+    async def _check(self, request: Request, catalog: Catalog, record: TransactionRecord) -> None:
+        if not await self._windows.may_end(catalog, record, request.principal):
             raise NotAllowed(f"transaction {record.id} is somebody else's; you may not end or renew it")
 
     def _back(self, catalog: Catalog, record: TransactionRecord) -> Response:
