@@ -26,7 +26,7 @@ from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange, changes_of, receipt_of
-from lakepact.errors import Contended, StoreUnavailable
+from lakepact.errors import Contended, StoreUnavailable, Unreadable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of, segments_of
@@ -188,7 +188,10 @@ class Receipts:
         answer: Mapping[str, Any],
     ) -> None:
         metadata = await self._metadata(catalog, change)
-        receipt = receipt_of(change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata)
+        base = await self._base(catalog, change)
+        receipt = receipt_of(
+            change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata, base=base
+        )
         # False: there is one already, perhaps with fewer details. The first one stays.
         await put_receipt(catalog.parts.blobs, self._clock, receipt)
         self._on_written()
@@ -202,6 +205,16 @@ class Receipts:
         except NotFound:
             # Deleted since, as old metadata may be. What the pointer says is enough for a receipt.
             return {"last-updated-ms": change.pointer.summary.get("last-updated-ms")}
+
+    async def _base(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:
+        """The version before, which the commit has just read: it is at hand as a rule."""
+        location = change.pointer.previous_metadata_location if change.pointer is not None else None
+        if location is None or change.kind != Kind.TABLE or not change.made_its_metadata:
+            return None
+        try:
+            return (await catalog.parts.files.table(location)).document
+        except (NotFound, Unreadable):
+            return None
 
     def _catalog_of(self, writes: tuple[Write, ...]) -> Catalog | None:
         return self._catalogs.get(segments_of(writes[0].key)[0]) if writes else None
