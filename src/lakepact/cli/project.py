@@ -51,7 +51,7 @@ def project(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Bring the tables of namespace lakepact up to date: what changed, when, by whom, from what, and how good it was."""
+    """Bring the tables of namespace lakepact up to date: what changed, when, by whom, and from what."""
     pause_s = None if every is None else _seconds(every)
     settings = pairs("--conf", conf)
     with connected(uri, warehouse, token) as lake, _spark_lake(lake, token, master, jars, settings) as spark_lake:

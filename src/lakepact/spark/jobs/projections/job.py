@@ -39,6 +39,7 @@ from lakepact.spark.jobs.projections.tables import (
     WAITING,
     Projection,
 )
+from lakepact.spark.names import quoted
 
 Phase = Callable[[str], None]
 """Is told what has just been done."""
@@ -216,9 +217,11 @@ class _Run:
     # --- what is staged ---
 
     def _create(self) -> None:
-        self._stage.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+        # With the catalog: Spark takes a name for a catalog's first, where there is one of that name.
+        catalog = quoted((self._stage.catalog,))
+        self._stage.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.{NAMESPACE}")
         for projection in ALL:
-            self._stage.sql(projection.creation())
+            self._stage.sql(projection.creation(catalog))
 
     def _add(self, new: DataFrame) -> None:
         for projection, made in _ADDED_TO:
@@ -234,14 +237,15 @@ class _Run:
             ids = new.where("partial AND transaction_id IS NOT NULL").select("transaction_id").distinct()
             ids = ids.localCheckpoint()
             theirs = self._stage.table(COMMITS.full_name).join(ids, "transaction_id", "left_semi")
-            transactions = transactions.join(ids, "transaction_id", "left_anti").unionByName(rows.transactions(theirs))
+            again = rows.transactions(theirs)
             told = self._stage.table(CHECKS.full_name).join(ids, "transaction_id", "left_semi")
-            checks = checks.join(told.select("transaction_id"), "transaction_id", "left_anti")
-            transactions, checks = transactions.localCheckpoint(), checks.localCheckpoint()
+            told = told.unionByName(checks.join(ids, "transaction_id", "left_semi"))
+            transactions = transactions.join(ids, "transaction_id", "left_anti").unionByName(again).localCheckpoint()
+            checks = checks.join(ids, "transaction_id", "left_anti").unionByName(rows.checks_again(told, again))
+            checks = checks.localCheckpoint()
             ids.createOrReplaceTempView(_PARTIAL)
-            self._stage.sql(
-                f"DELETE FROM {TRANSACTIONS.full_name} WHERE transaction_id IN (SELECT transaction_id FROM {_PARTIAL})"
-            )
+            for projection in (TRANSACTIONS, CHECKS):
+                self._stage.delete(projection.full_name, f"transaction_id IN (SELECT transaction_id FROM {_PARTIAL})")
         self._write(TRANSACTIONS, transactions, new.select("transaction_id").distinct())
         self._write(CHECKS, checks, new.select("transaction_id").distinct())
 

@@ -24,6 +24,7 @@ _SNAPSHOTS: Final = (
 )
 _NAMESPACE: Final = "namespace"
 _WHO: Final = ("source_kind", "principal", "client", "pipeline", "run_id", "source", "lineage", "quality")
+_OF_A_CHECK: Final = ("name", "kind", "status", "severity", "rows", "violations", "tolerated")
 _STAGE: Final = "lakepact.stage"
 
 
@@ -127,11 +128,25 @@ def checks(receipts: DataFrame) -> DataFrame:
             F.array_sort(F.collect_list(F.when(F.col("table_name").isNotNull(), table))).alias("tables"),
         )
         .select("*", F.posexplode("told").alias("position", "check"))
-        .withColumn("of", F.expr("element_at(filter(tables, one -> one.table_name = check.table), 1)"))
+        .select("*", F.col("check.table").alias("table_name"), *(f"check.{name}" for name in _OF_A_CHECK))
     )
-    return rows.select(
-        *("transaction_id", "position", F.col("check.table").alias("table_name"), "of.table_id", "of.snapshot_id"),
-        *(f"check.{name}" for name in ("name", "kind", "status", "severity", "rows", "violations", "tolerated")),
+    return _of_their_tables(rows)
+
+
+def checks_again(checks: DataFrame, transactions: DataFrame) -> DataFrame:
+    """Rows of `checks`, perhaps repeated, once more beside these transactions, of which more is known by now."""
+    told = checks.dropDuplicates(["transaction_id", "position"])
+    known = transactions.select("transaction_id", "committed_at", "pipeline", "run_id", "tables")
+    return _of_their_tables(
+        told.select("transaction_id", "position", "table_name", *_OF_A_CHECK).join(known, "transaction_id")
+    )
+
+
+def _of_their_tables(checks: DataFrame) -> DataFrame:
+    name = F.col("table_name")
+    of = checks.withColumn("of", F.try_element_at(F.filter("tables", lambda one: one["table_name"] == name), F.lit(1)))
+    return of.select(
+        *("transaction_id", "position", "table_name", "of.table_id", "of.snapshot_id", *_OF_A_CHECK),
         *("committed_at", "pipeline", "run_id"),
     )
 

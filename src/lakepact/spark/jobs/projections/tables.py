@@ -38,11 +38,11 @@ class Projection:
     def full_name(self) -> str:
         return f"{NAMESPACE}.{self.name}"
 
-    def creation(self) -> str:
+    def creation(self, catalog: str) -> str:
         partitioned = f" PARTITIONED BY ({self.partitioned_by})" if self.partitioned_by else ""
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
         return (
-            f"CREATE TABLE IF NOT EXISTS {self.full_name} ({self.columns}) USING iceberg{partitioned} "
+            f"CREATE TABLE IF NOT EXISTS {catalog}.{self.full_name} ({self.columns}) USING iceberg{partitioned} "
             f"COMMENT '{self.comment}' TBLPROPERTIES ({properties})"
         )
 
