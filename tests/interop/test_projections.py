@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from lakepact import pipelines as dp
 from lakepact import spark as lp
+from lakepact.catalog.receipts import commit_key
 from lakepact.spark import SparkLake
 from lakepact.spark.jobs.projections import Projected, project, reading
 from lakepact.spark.jobs.projections.position import NAME
@@ -298,3 +302,177 @@ def test_what_comes_to_the_driver_does_not_grow_with_the_receipts(
             assert all(rows <= 4 for _, rows in unbounded), unbounded
             assert sum(rows for _, rows, _ in came) <= 4 * len(came) + (2 * count if not full else 0)
             came.clear()
+
+
+# --- real commits, from the outside ---
+
+SHOP = """
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakepact import pipelines as dp
+
+dp.pipeline("shop", namespace="shop")
+
+
+@dp.table
+@dp.expect("is not small", "amount > 6")
+def facts() -> DataFrame:
+    return dp.read_new("raw.orders")
+
+
+@dp.materialized_view
+@dp.expect_rows(at_least=1)
+def daily(facts: DataFrame) -> DataFrame:
+    return facts.groupBy("customer_id").agg(F.sum("amount").alias("amount"))
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
+    """Tables by Spark, by PyIceberg and by a pipeline, with all that can become of a table, projected."""
+    pact = lp.connect(lake.spark)
+    for name in ("raw", "shop"):
+        lake.sql(f"CREATE NAMESPACE {name}")
+    lake.fill("shop.gone", 1)
+    lake.sql("DROP TABLE shop.gone")
+    lake.fill("shop.old", 1)
+    lake.sql("ALTER TABLE shop.old RENAME TO shop.renamed")
+    lake.fill(
+        "shop.zipped", 1, 2, options="TBLPROPERTIES ('write.metadata.compression-codec' = 'gzip', 'owner' = 'ada')"
+    )
+    lake.sql("ALTER TABLE shop.zipped SET TBLPROPERTIES ('comment' = 'about zipped')")
+    lake.sql("ALTER TABLE shop.zipped CREATE BRANCH trial")
+    lake.sql("INSERT INTO shop.zipped.branch_trial VALUES (3, 'n3')")
+    lake.sql("ALTER TABLE shop.zipped CREATE TAG first")
+    lake.sql("ALTER TABLE shop.zipped ADD COLUMN price DECIMAL(10, 2)")
+    lake.sql("CREATE VIEW shop.view AS SELECT id FROM shop.zipped")
+    with pact.transaction() as tx:
+        # Two snapshots of one commit.
+        tx.sql("INSERT INTO shop.renamed VALUES (2, 'n2')")
+        tx.sql("INSERT INTO shop.renamed VALUES (3, 'n3')")
+        tx.write(lake.spark.range(3), "shop.labels", mode="create", format="delta")
+    other = pact.plain.pyiceberg()
+    made = other.create_table("shop.of_python", pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    for number in range(2):
+        made.append(pa.table({"id": [number], "name": ["x"]}))
+    made.delete("id = 0")
+    file = tmp_path_factory.mktemp("shop") / "shop.py"
+    file.write_text(SHOP)
+    lake.sql("CREATE TABLE raw.orders (id BIGINT, customer_id BIGINT, amount DOUBLE)")
+    for number in range(2):
+        lake.sql(f"INSERT INTO raw.orders VALUES ({number}, 7, {5 * number + 5}D)")
+        dp.run(file, pact)
+    settle(pact)
+    done = project(pact)
+    assert (done.waiting, done.damaged, done.unread) == (0, 0, 0)
+    return pact
+
+
+def settle(pact: SparkLake) -> None:
+    """Until the newest version of every table has its receipt: they are written in order, in the background."""
+    assert pact.plain.location is not None
+    root, deadline = path_of(pact.plain.location), time.monotonic() + 60
+    for namespace in ("raw", "shop"):
+        for name in pact.plain.tables.list(namespace):
+            location = pact.plain.tables.load(name).metadata_location
+            while not list(root.glob(f"_catalog/events/*/iceberg/committed/{commit_key(location)}.json")):
+                assert time.monotonic() < deadline, f"{name} has no receipt"
+                time.sleep(0.05)
+
+
+def test_what_pyiceberg_sees_is_what_the_projections_say(shop: SparkLake) -> None:
+    other = shop.plain.pyiceberg()
+    found = {row["table_name"]: row.asDict() for row in shop.table("lakepact.tables").where("NOT dropped").collect()}
+    names = [".".join(name) for namespace in ("raw", "shop") for name in other.list_tables(namespace)]
+    assert set(names) | {"shop.labels", "shop.view"} == set(found)
+    for name in names:
+        table = other.load_table(name)
+        row, mine = found[name], f"table_id = '{table.metadata.table_uuid}'"
+        snapshots = {
+            (
+                one["snapshot_id"],
+                one["parent_snapshot_id"],
+                one["operation"],
+                one["snapshot_at"],
+                tuple(sorted(one["summary"].items())),
+            )
+            for one in shop.table("lakepact.snapshots").where(mine).collect()
+        }
+        assert snapshots == {
+            (one["snapshot_id"], one["parent_id"], one["operation"], one["committed_at"], tuple(sorted(one["summary"])))
+            for one in table.inspect.snapshots().to_pylist()
+        }
+        assert row["refs"] == {one["name"]: one["snapshot_id"] for one in table.inspect.refs().to_pylist()}
+        columns = shop.table("lakepact.columns").where(mine).orderBy("position").collect()
+        assert [(one["field_id"], one["name"], one["type"], one["required"]) for one in columns] == [
+            (field.field_id, field.name, str(field.field_type), field.required) for field in table.schema().fields
+        ]
+        files = shop.table("lakepact.files").where(mine).orderBy("committed_at").collect()
+        current = table.current_snapshot()
+        assert current is not None
+        assert current.summary is not None
+        assert (
+            files[-1]["snapshot_id"],
+            str(files[-1]["records"]),
+            str(files[-1]["data_files"]),
+            str(files[-1]["bytes"]),
+        ) == (
+            current.snapshot_id,
+            current.summary["total-records"],
+            current.summary["total-data-files"],
+            current.summary["total-files-size"],
+        )
+        assert (row["location"], row["metadata_location"], row["snapshot_id"], row["properties"]) == (
+            table.location(),
+            table.metadata_location,
+            current.snapshot_id,
+            table.properties,
+        )
+        versions = shop.table("lakepact.commits").where(mine).where("change IN ('create', 'commit')").collect()
+        known = {one.metadata_file for one in table.metadata.metadata_log} | {table.metadata_location}
+        assert {one["metadata_location"] for one in versions} == known
+    assert (found["shop.zipped"]["owner"], found["shop.zipped"]["description"]) == ("ada", "about zipped")
+    assert found["shop.renamed"]["change"] == "commit"
+
+
+def test_other_kinds_of_tables_and_our_own_commits(shop: SparkLake) -> None:
+    tables = {row["table_name"]: row for row in shop.table("lakepact.tables").collect()}
+    assert tables["shop.gone"]["dropped"]
+    assert (tables["shop.labels"]["format"], tables["shop.view"]["kind"]) == ("delta", "view")
+    columns = {(row["table_name"], row["name"], row["type"]) for row in shop.table("lakepact.columns").collect()}
+    assert {("shop.labels", "id", "long"), ("shop.view", "id", "long")} < columns
+    assert not [row for row in columns if row[0] == "shop.gone"]
+    kinds = {(row["kind"], row["change"]) for row in shop.table("lakepact.commits").collect()}
+    assert {
+        ("namespace", "create"),
+        ("view", "create"),
+        ("delta", "create"),
+        ("table", "rename"),
+        ("table", "drop"),
+    } < kinds
+    # They move together: a Delta table and an Iceberg table.
+    [together] = shop.sql(
+        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels')"
+    ).collect()
+    assert together["table_names"] == ["shop.labels", "shop.renamed"]
+    runs = shop.sql(
+        "SELECT DISTINCT run_id, input_table, task, direct FROM lakepact.lineage WHERE output_table = 'shop.facts'"
+    )
+    assert {(row["input_table"], row["task"], row["direct"]) for row in runs.collect()} == {
+        ("raw.orders", "facts", True)
+    }
+    checks = {(row["name"], row["status"], row["table_id"]) for row in shop.table("lakepact.checks").collect()}
+    assert ("is not small", "warned", tables["shop.facts"]["table_id"]) in checks
+
+    # What the job itself has committed is no news to it.
+    assert project(shop).transaction_id is None
+    assert shop.table("lakepact.commits").where("namespace = 'lakepact'").count() == 0
+
+
+def test_every_question_of_the_guide_has_an_answer(shop: SparkLake, root: Path) -> None:
+    text = (root / "docs" / "guides" / "questions.md").read_text()
+    questions = re.findall(r"^## (.+?)$.+?^```sql\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(questions) == text.count("\n## ") == text.count("```sql") == 10
+    for question, sql in questions:
+        assert shop.sql(sql).collect(), question
