@@ -174,6 +174,12 @@ class History:
             **content,
         }
 
+    def write_newest_metadata(self) -> None:
+        """Of every table that has a version, for histories that have not done so with each commit."""
+        for table in self._tables:
+            if table.metadata_location is not None:
+                self._write_metadata(table, None)
+
     def _write_metadata(self, table: _Table, previous: str | None) -> None:
         """Only the newest is needed by anybody."""
         assert table.metadata_location is not None

@@ -102,7 +102,7 @@ class Metadata:
 
         reader = self._spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
         files = reader.load(list(map(escaped, locations)))
-        return files.select(F.udf(text_of, "string")("content").alias("value"))
+        return files.select(F.udf(text_of, "string", useArrow=False)("content").alias("value"))
 
     def _delta(self, version: Version) -> tuple[Any, ...] | None:
         number = int(version.metadata_location.rpartition("/")[2].partition(".")[0])
