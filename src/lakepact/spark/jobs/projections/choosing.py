@@ -22,6 +22,9 @@ WAITS: Final = "waits"
 DAMAGED: Final = "damaged"
 OWN: Final = "own"
 
+TOGETHER: Final = "together"
+"""The column by which receipts of one transaction are found: its id, or the key of one that knows none."""
+
 _WAITS_MS: Final = 31 * 24 * 3600 * 1000
 
 
@@ -31,16 +34,24 @@ def chosen(receipts: DataFrame, waiting: DataFrame | None, now_ms: int) -> DataF
     rows = receipts.withColumn("waited", F.lit(False))
     if waiting is not None:
         rows = rows.unionByName(waiting.withColumn("waited", F.lit(True)))
-    # One and the same change may be told of by several files. What knows its transaction knows more.
-    same = Window.partitionBy("commit_key").orderBy(F.col("transaction_id").isNull(), F.col("waited").desc())
+    # What belongs together lies together from here on: one shuffle for all that follows. Without a transaction's id a
+    # receipt stands for itself.
+    rows = rows.withColumn(TOGETHER, F.coalesce("transaction_id", "commit_key")).repartition(TOGETHER)
+    same = Window.partitionBy(TOGETHER, "commit_key").orderBy(F.col("waited").desc())
     rows = rows.withColumn("nth", F.row_number().over(same)).where("nth = 1").drop("nth")
-    # Without a transaction's id it stands for itself.
-    together = Window.partitionBy(F.coalesce("transaction_id", "commit_key"))
+    together = Window.partitionBy(TOGETHER)
     found = F.count(F.lit(1)).over(together)
     told = F.max(F.coalesce("transaction_tables", F.lit(1))).over(together)
     newest_ms = F.max("committed_ms").over(together)
     rows = rows.select("*", (found < told).alias("partial"), newest_ms.alias("newest_ms"))
     return rows.withColumn("status", _status(now_ms)).drop("newest_ms")
+
+
+def without_doubles(chosen: DataFrame) -> DataFrame:
+    """Without those that do not know their transaction, where there is another of the same change that does."""
+    told = chosen.where("transaction_id IS NOT NULL").select("commit_key")
+    nameless = chosen.where("transaction_id IS NULL").join(told, "commit_key", "left_anti")
+    return chosen.where("transaction_id IS NOT NULL").unionByName(nameless)
 
 
 def _status(now_ms: int) -> Column:

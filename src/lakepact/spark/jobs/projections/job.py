@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import reduce
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from lakepact.errors import InvalidSetting
 from lakepact.spark import SparkLake, SparkTransaction
 from lakepact.spark.jobs.projections import current, rows
-from lakepact.spark.jobs.projections.choosing import DAMAGED, READY, SOURCE, WAITS, chosen
+from lakepact.spark.jobs.projections.choosing import DAMAGED, READY, SOURCE, TOGETHER, WAITS, chosen, without_doubles
 from lakepact.spark.jobs.projections.layout import Layout, Sources, last_closed
 from lakepact.spark.jobs.projections.metadata import Metadata
 from lakepact.spark.jobs.projections.position import NAME, Position
@@ -43,6 +43,8 @@ from lakepact.spark.names import quoted
 
 Phase = Callable[[str], None]
 """Is told what has just been done."""
+
+Counts: TypeAlias = "Counter[tuple[str, bool]]"
 
 _SETTINGS: Final = {
     # Days are UTC's, whatever the session's are, and what others have written must not end the job.
@@ -150,17 +152,20 @@ class _Run:
             self._create()
         sources = self._layout.sources(None if self._anew else self._position.through)
         receipts = chosen(self._new(sources), self._waiting(), self._now_ms).persist()
+        kept = [receipts]
         try:
-            return self._projected(sources, receipts)
+            counts = _counts(receipts)
+            if counts["nameless", True]:
+                receipts = without_doubles(receipts).persist()
+                kept.append(receipts)
+                counts = _counts(receipts)
+            self._on_phase("read")
+            return self._projected(sources, receipts, counts)
         finally:
-            receipts.unpersist()
+            for frame in reversed(kept):
+                frame.unpersist()
 
-    def _projected(self, sources: Sources, receipts: DataFrame) -> Projected:
-        counts: Counter[tuple[str, bool]] = Counter()
-        for row in receipts.groupBy("status", "waited", "partial").count().collect():
-            counts[row["status"], row["waited"]] += row["count"]
-            counts["partial", row["partial"]] += row["count"] if row["status"] == READY else 0
-        self._on_phase("read")
+    def _projected(self, sources: Sources, receipts: DataFrame, counts: Counts) -> Projected:
         ready, waits = (counts[status, False] + counts[status, True] for status in (READY, WAITS))
         damaged = receipts.where(F.col("status") == DAMAGED).select("file").limit(_SHOWN).collect()
         found = Projected(
@@ -229,7 +234,7 @@ class _Run:
 
     def _add_by_transaction(self, new: DataFrame, *, partial: bool) -> None:
         """Rows that follow from all receipts of a transaction."""
-        transactions, checks = rows.transactions(rows.commits(new)), rows.checks(new)
+        transactions, checks = rows.transactions(new, TOGETHER), rows.checks(new)
         if self._full:
             transactions = rows.transactions(self._stage.table(COMMITS.full_name))
         elif partial:
@@ -287,6 +292,19 @@ class _Run:
         if torn:
             closed = (date.fromisoformat(min(torn)) - timedelta(days=1)).isoformat()
         return max(closed, self._position.through or "")
+
+
+def _counts(receipts: DataFrame) -> Counts:
+    """How many there are of each status, those that had waited apart. And of those that are ready: how many do without
+    the rest of their transaction, and how many do not know theirs."""
+    counts: Counts = Counter()
+    nameless = F.col("transaction_id").isNull().alias("nameless")
+    for row in receipts.groupBy("status", "waited", "partial", nameless).count().collect():
+        counts[row["status"], row["waited"]] += row["count"]
+        if row["status"] == READY:
+            counts["partial", row["partial"]] += row["count"]
+            counts["nameless", row["nameless"]] += row["count"]
+    return counts
 
 
 def _within(days: Sequence[str]) -> Column:

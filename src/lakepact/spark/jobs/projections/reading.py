@@ -42,8 +42,11 @@ _TYPES: Final = {
     "source": "MAP<STRING, STRING>",
     "lineage": "STRING",
     "quality": "STRING",
-    # What their writers may have put there in any form is text first, so that it spoils nothing else.
-    "snapshots": "STRING",
+    "snapshots": (
+        "ARRAY<STRUCT<`snapshot-id`: BIGINT, `parent-snapshot-id`: BIGINT, `sequence-number`: BIGINT, "
+        "`timestamp-ms`: BIGINT, `schema-id`: INT, operation: STRING, summary: MAP<STRING, STRING>>>"
+    ),
+    # What committers may have put there in any form is text first, so that it spoils nothing else.
     "inputs": "STRING",
     "checks": "STRING",
 }

@@ -10,6 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakepact.spark.jobs.projections.choosing import TOGETHER
+
 _INPUTS: Final = (
     "ARRAY<STRUCT<table: STRING, `table-uuid`: STRING, `snapshot-id`: STRING, `since-snapshot-id`: STRING, "
     "`used-by`: ARRAY<STRING>>>"
@@ -17,10 +19,6 @@ _INPUTS: Final = (
 _CHECKS: Final = (
     "ARRAY<STRUCT<table: STRING, name: STRING, kind: STRING, status: STRING, severity: STRING, rows: BIGINT, "
     "violations: BIGINT, tolerated: DOUBLE>>"
-)
-_SNAPSHOTS: Final = (
-    "ARRAY<STRUCT<`snapshot-id`: BIGINT, `parent-snapshot-id`: BIGINT, `sequence-number`: BIGINT, "
-    "`timestamp-ms`: BIGINT, `schema-id`: INT, operation: STRING, summary: MAP<STRING, STRING>>>"
 )
 _NAMESPACE: Final = "namespace"
 _WHO: Final = ("source_kind", "principal", "client", "pipeline", "run_id", "source", "lineage", "quality")
@@ -47,7 +45,6 @@ def described(receipts: DataFrame) -> DataFrame:
         source["pipeline"].alias("pipeline"),
         source["run-id"].alias("run_id"),
         F.col("summary")[_STAGE].alias("task"),
-        F.when(F.col("kind") == "table", F.from_json("snapshots", _SNAPSHOTS)).alias("added"),
         (F.col("change").isin("create", "commit", "register") & (F.col("kind") != _NAMESPACE)).alias("new_version"),
     )
 
@@ -61,15 +58,16 @@ def commits(receipts: DataFrame) -> DataFrame:
     )
 
 
-def transactions(commits: DataFrame) -> DataFrame:
-    """Of rows of `commits`, all those of each transaction."""
+def transactions(commits: DataFrame, *beside: str) -> DataFrame:
+    """Of rows of `commits`, all those of each transaction. `beside` are columns that are the same in each of them, and
+    by which the rows lie together already."""
     # Who did it is the same in all of them; where one knows less, the others are asked.
     best = F.struct(F.size("source"), "commit_key")
     table = F.struct("table_name", "table_id", "kind", "change", "snapshot_id")
     named = F.filter(F.collect_set("table_name"), lambda name: name.isNotNull())
     return (
         commits.where("transaction_id IS NOT NULL")
-        .groupBy("transaction_id")
+        .groupBy(*beside, "transaction_id")
         .agg(
             F.max("committed_at").alias("committed_at"),
             F.max_by("operation", best).alias("operation"),
@@ -78,11 +76,12 @@ def transactions(commits: DataFrame) -> DataFrame:
             F.array_sort(F.collect_list(F.when(F.col("table_name").isNotNull(), table))).alias("tables"),
             *(F.max_by(name, best).alias(name) for name in _WHO),
         )
+        .drop(*beside)
     )
 
 
 def snapshots(receipts: DataFrame) -> DataFrame:
-    rows = receipts.where("new_version").withColumn("added", F.explode("added"))
+    rows = receipts.where("new_version").withColumn("added", F.explode("snapshots"))
     return rows.select(
         *("table_id", "table_name", F.col("added.`snapshot-id`").alias("snapshot_id")),
         F.col("added.`parent-snapshot-id`").alias("parent_snapshot_id"),
@@ -119,7 +118,7 @@ def checks(receipts: DataFrame) -> DataFrame:
     rows = (
         receipts.where("transaction_id IS NOT NULL")
         .withColumn("told", told)
-        .groupBy("transaction_id")
+        .groupBy(TOGETHER, "transaction_id")
         .agg(
             F.max_by("told", F.struct(F.size("told"), "commit_key")).alias("told"),
             F.max("committed_at").alias("committed_at"),
@@ -174,6 +173,6 @@ def _total(name: str, *called: str) -> Column:
 def _figure(called: str, name: str | None = None) -> Column:
     """A figure of what the snapshots of a commit have added or removed, as their writer gave it."""
     # Not by the receipt's own summary: where a commit changed nothing but properties, that is of an older commit.
-    figures = F.transform("added", lambda snapshot: snapshot["summary"][called].try_cast("bigint"))
+    figures = F.transform("snapshots", lambda snapshot: snapshot["summary"][called].try_cast("bigint"))
     total = F.aggregate(figures, F.lit(0).cast("bigint"), lambda so_far, one: so_far + F.coalesce(one, F.lit(0)))
-    return F.when(F.size("added") > 0, total).alias(name or called.replace("-", "_"))
+    return F.when(F.size("snapshots") > 0, total).alias(name or called.replace("-", "_"))
