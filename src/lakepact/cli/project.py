@@ -52,7 +52,7 @@ def project(
     json: Json = False,
 ) -> None:
     """Bring the tables of namespace lakepact up to date: what changed, when, by whom, and from what."""
-    pause_s = None if every is None else _seconds(every)
+    pause_s = None if every is None else seconds(every)
     settings = pairs("--conf", conf)
     with connected(uri, warehouse, token) as lake, _spark_lake(lake, token, master, jars, settings) as spark_lake:
         from lakepact.spark.jobs.projections import project as run
@@ -72,7 +72,7 @@ def project(
             time.sleep(max(0.0, pause_s - (time.monotonic() - began)))
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     found = _EVERY.fullmatch(text)
     if found is None or int(found[1]) == 0:
         raise InvalidRequest(f"--every {text!r} is no time: write 30s, 15m, 1h or 1d")

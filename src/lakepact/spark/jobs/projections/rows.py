@@ -70,13 +70,13 @@ def transactions(commits: DataFrame, *beside: str) -> DataFrame:
         .groupBy(*beside, "transaction_id")
         .agg(
             F.max("committed_at").alias("committed_at"),
-            F.max_by("operation", best).alias("operation"),
             F.count(F.lit(1)).cast("int").alias("changes"),
             F.array_sort(named).alias("table_names"),
             F.array_sort(F.collect_list(F.when(F.col("table_name").isNotNull(), table))).alias("tables"),
-            *(F.max_by(name, best).alias(name) for name in _WHO),
+            F.max_by(F.struct("operation", *_WHO), best).alias("who"),
         )
-        .drop(*beside)
+        .select("*", "who.*")
+        .drop("who", *beside)
     )
 
 
@@ -95,7 +95,9 @@ def snapshots(receipts: DataFrame) -> DataFrame:
 
 
 def lineage(receipts: DataFrame) -> DataFrame:
-    rows = receipts.where("new_version").withColumn("input", F.explode(F.from_json("inputs", _INPUTS)))
+    rows = receipts.where("new_version AND length(inputs) > 2").withColumn(
+        "input", F.explode(F.from_json("inputs", _INPUTS))
+    )
     used_by = F.col("input.`used-by`")
     return rows.where("input.table IS NOT NULL").select(
         F.col("input.table").alias("input_table"),
@@ -113,20 +115,19 @@ def lineage(receipts: DataFrame) -> DataFrame:
 
 def checks(receipts: DataFrame) -> DataFrame:
     """Every receipt of a transaction repeats all of its checks."""
-    told = F.from_json("checks", _CHECKS)
     table = F.struct("table_name", "table_id", "snapshot_id")
     rows = (
         receipts.where("transaction_id IS NOT NULL")
-        .withColumn("told", told)
         .groupBy(TOGETHER, "transaction_id")
         .agg(
-            F.max_by("told", F.struct(F.size("told"), "commit_key")).alias("told"),
+            F.max_by("checks", F.struct(F.length("checks"), "commit_key")).alias("told"),
             F.max("committed_at").alias("committed_at"),
             F.max("pipeline").alias("pipeline"),
             F.max("run_id").alias("run_id"),
             F.array_sort(F.collect_list(F.when(F.col("table_name").isNotNull(), table))).alias("tables"),
         )
-        .select("*", F.posexplode("told").alias("position", "check"))
+        .where("length(told) > 2")
+        .select("*", F.posexplode(F.from_json("told", _CHECKS)).alias("position", "check"))
         .select("*", F.col("check.table").alias("table_name"), *(f"check.{name}" for name in _OF_A_CHECK))
     )
     return _of_their_tables(rows)
