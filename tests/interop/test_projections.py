@@ -46,7 +46,7 @@ PHASES = (
     *("begun", "read", "commits", "snapshots", "lineage", "files", "transactions", "checks", "tables", "waiting"),
     *("position", "committed"),
 )
-KILLED_IN = PHASES if LONG else ("read", "transactions", "position", "committed")
+KILLED_IN = PHASES if LONG else ("transactions", "position", "committed")
 
 DRIVER = """
 import os

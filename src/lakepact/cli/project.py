@@ -126,7 +126,6 @@ def _show(done: Projected, *, as_json: bool) -> None:
     if done.damaged:
         some = "".join(f"\n  {file}" for file in done.examples)
         typer.echo(
-            f"{done.damaged} files are damaged and no receipts. Delete them, and `lakepact reconcile` writes them anew"
-            f"{some}",
+            f"{done.damaged} files are damaged and no receipts; `lakepact reconcile --mend` writes them anew{some}",
             err=True,
         )

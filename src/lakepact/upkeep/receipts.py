@@ -26,13 +26,14 @@ from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange, changes_of, receipt_of
-from lakepact.errors import Contended, StoreUnavailable, Unreadable
+from lakepact.errors import Contended, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt
+from lakepact.upkeep.bases import base_of
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
 """How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
@@ -188,7 +189,7 @@ class Receipts:
         answer: Mapping[str, Any],
     ) -> None:
         metadata = await self._metadata(catalog, change)
-        base = await self._base(catalog, change)
+        base = await base_of(change, catalog.parts.files)
         receipt = receipt_of(
             change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata, base=base
         )
@@ -205,16 +206,6 @@ class Receipts:
         except NotFound:
             # Deleted since, as old metadata may be. What the pointer says is enough for a receipt.
             return {"last-updated-ms": change.pointer.summary.get("last-updated-ms")}
-
-    async def _base(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:
-        """The version before, which the commit has just read: it is at hand as a rule."""
-        location = change.pointer.previous_metadata_location if change.pointer is not None else None
-        if location is None or change.kind != Kind.TABLE or not change.made_its_metadata:
-            return None
-        try:
-            return (await catalog.parts.files.table(location)).document
-        except (NotFound, Unreadable):
-            return None
 
     def _catalog_of(self, writes: tuple[Write, ...]) -> Catalog | None:
         return self._catalogs.get(segments_of(writes[0].key)[0]) if writes else None
