@@ -15,6 +15,7 @@ from tests.bench import (
     memory,
     mirrors,
     overlay,
+    projections,
     rest,
     rights,
     rounds,
@@ -41,13 +42,17 @@ SECTIONS = {
     "spark": spark.run,
     "collection": collection.run,
     "vending": vending.run,
+    "projections": projections.run,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default: all")
-    chosen = parser.parse_args().sections or list(SECTIONS)
+    parser.add_argument("--receipts", type=int, default=projections.Sizes.receipts, help="how many are projected")
+    arguments = parser.parse_args()
+    projections.Sizes.receipts = arguments.receipts
+    chosen = arguments.sections or list(SECTIONS)
     for name in chosen:
         if name not in SECTIONS:
             parser.error(f"there is no section {name!r}; choose from {', '.join(SECTIONS)}")

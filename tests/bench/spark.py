@@ -41,7 +41,7 @@ Row = tuple[object, ...]
 async def run() -> None:
     # Where others take a core, two stages side by side cannot have it.
     say(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    with running() as server, _session(server.url) as spark:
+    with running() as server, two_cores(server.url) as spark:
         lake = lp.connect(spark)
         rows = [_pipeline(lake), _side_by_side(lake), _empty_write(lake)]
         table(
@@ -57,7 +57,7 @@ async def run() -> None:
 
 
 @contextmanager
-def _session(uri: str) -> Iterator[SparkSession]:
+def two_cores(uri: str) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
         settings = {
             "spark.driver.memory": "2g",

@@ -15,7 +15,7 @@ async def test_it_says_what_every_client_asks_for_first(wire: Wire) -> None:
     assert answer.status == 200
     config = answer.json()
     assert config["overrides"] == {"prefix": "main", "namespace-separator": "%1F"}
-    assert config["defaults"] == {}
+    assert config["defaults"] == {"lakepact.warehouse-location": wire.root}
     assert config["idempotency-key-lifetime"] == "PT1H"
     assert set(config) == {"defaults", "overrides", "endpoints", "idempotency-key-lifetime"}
 

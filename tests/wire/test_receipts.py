@@ -274,3 +274,18 @@ def _rename(source: str, target: str) -> Json:
         "source": {"namespace": ["db"], "name": source},
         "destination": {"namespace": ["db"], "name": target},
     }
+
+
+async def test_a_receipt_names_the_snapshots_that_its_commit_has_added_and_no_others(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        await wire.commit([*append(1), *append(2)])
+        await wire.commit([set_properties(a="b")])
+    named = [
+        [one["snapshot-id"] for one in receipt["snapshots"]] for receipt in receipts(wire) if "snapshots" in receipt
+    ]
+    assert named == [[], [], [1, 2], []]
+    [added] = [receipt for receipt in receipts(wire) if receipt["snapshots"]]
+    assert added["snapshots"][-1]["operation"] == added["snapshot-operation"]
+    assert added["snapshots"][-1]["summary"] == added["summary"]

@@ -21,7 +21,7 @@ from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
-from lakepact.iceberg.summary import summarize_snapshot
+from lakepact.iceberg.summary import SnapshotSummary, added_snapshots, summarize_snapshot
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import segments_of
 from lakepact.kernel.model import Value, Write
@@ -31,6 +31,9 @@ NAMESPACE: Final = "namespace"
 EVENTS: Final = f"{OWN_FOLDER}/events"
 _NO_TRANSACTION: Final = "00000000-0000-0000-0000-000000000000"
 GOVERNANCE: Final = "governance"
+_MOST_SNAPSHOTS: Final = 100
+"""Of those that a version has added, the newest. A table that is registered may come with thousands."""
+
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
@@ -107,8 +110,10 @@ def receipt_of(
     tables: int,
     answer: Mapping[str, Any],
     metadata: JsonObject | None,
+    base: JsonObject | None = None,
 ) -> Receipt:
-    """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one.
+    """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one; `base`: that
+    of the version before it, if it can still be read.
 
     Without a transaction nobody knows any more which one it was: then the change has metadata with a time, and is told
     of for itself.
@@ -133,7 +138,7 @@ def receipt_of(
         "metadata-location": pointer.metadata_location if pointer is not None else None,
         "previous-metadata-location": pointer.previous_metadata_location if pointer is not None else None,
         "base-metadata-location": _base(change),
-        **_content(change, metadata),
+        **_content(change, metadata, base),
         **({} if change.governance is None else {"governance": change.governance}),
         "source": {name: value for name, value in source.items() if name not in ("inputs", "checks", "quality")},
         "lineage": _LINEAGE.get(source.get("kind", ""), "none"),
@@ -232,7 +237,7 @@ def _base(change: CommittedChange) -> str | None:
     return change.pointer.metadata_location
 
 
-def _content(change: CommittedChange, metadata: JsonObject | None) -> JsonObject:
+def _content(change: CommittedChange, metadata: JsonObject | None, base: JsonObject | None) -> JsonObject:
     """What the table looks like after it: snapshot, schema, figures."""
     pointer = change.pointer
     summary = pointer.summary if pointer is not None else {}
@@ -243,6 +248,7 @@ def _content(change: CommittedChange, metadata: JsonObject | None) -> JsonObject
         "snapshot-operation": None,
         "summary": {},
         "totals": {},
+        "snapshots": [],
     }
     if change.kind == Kind.TABLE and metadata is not None:
         snapshot = summarize_snapshot(metadata, summary.get("current-snapshot-id"))
@@ -252,4 +258,30 @@ def _content(change: CommittedChange, metadata: JsonObject | None) -> JsonObject
                 "summary": snapshot.summary,
                 "totals": snapshot.totals,
             }
+        content["snapshots"] = [_snapshot(one) for one in _added(change, metadata, base, snapshot)[-_MOST_SNAPSHOTS:]]
     return content
+
+
+def _added(
+    change: CommittedChange, metadata: JsonObject, base: JsonObject | None, current: SnapshotSummary | None
+) -> list[SnapshotSummary]:
+    """The snapshots that came with this change. Where the version before is gone, the log of snapshots tells whether
+    the current one did."""
+    if base is not None or change.change is not Change.COMMIT:
+        return added_snapshots(metadata, base)
+    switched = [entry["timestamp-ms"] for entry in metadata.get("snapshot-log") or ()]
+    versions = [entry["timestamp-ms"] for entry in metadata.get("metadata-log") or ()]
+    came = bool(switched) and (not versions or switched[-1] > versions[-1])
+    return [current] if current is not None and came else []
+
+
+def _snapshot(snapshot: SnapshotSummary) -> JsonObject:
+    return {
+        "snapshot-id": snapshot.snapshot_id,
+        "parent-snapshot-id": snapshot.parent_snapshot_id,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "schema-id": snapshot.schema_id,
+        "operation": snapshot.operation,
+        "summary": snapshot.summary,
+    }

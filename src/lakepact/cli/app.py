@@ -26,6 +26,7 @@ from lakepact.cli import (
     history,
     mirror,
     namespaces,
+    project,
     reconcile,
     run,
     serve,
@@ -76,6 +77,7 @@ app.command("dropped")(dropped.dropped)
 app.command("doctor")(doctor.doctor)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
+app.command("project")(project.project)
 app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)
 app.command("restore")(backup.restore)

@@ -68,7 +68,7 @@ def run(
     params, settings = pairs("--param", param), pairs("--conf", conf)
     # Before anything can go wrong: whoever does not learn how it ended asks again under the same id.
     run_id = run_id or new_id(ThisMachine())
-    where = master or (None if _SUBMITTED in os.environ else "local[*]")
+    where = spark_master(master)
     if file.suffix in _PROJECTS:
         wish = {"only": only or (), "from_scratch": from_scratch or (), "dry_run": dry_run}
         with _failures(json):
@@ -115,6 +115,11 @@ def run(
         if own:
             spark.stop()
     _shown_as(result, json)
+
+
+def spark_master(asked: str | None) -> str | None:
+    """Where Spark runs. None: where spark-submit says."""
+    return asked or (None if _SUBMITTED in os.environ else "local[*]")
 
 
 def _project(

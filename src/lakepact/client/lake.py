@@ -130,8 +130,10 @@ def connected(
     if "@" in place.warehouse:
         raise ValueError(f"{place.warehouse!r} is inside a transaction: connect to the warehouse, then lake.join(id)")
     config = caller.read("config", query={"warehouse": place.warehouse} if place.warehouse else None).json()
-    prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", "")
-    return Lake(caller.inside(prefix), replace(place, warehouse=place.warehouse or prefix))
+    told = {**config.get("defaults", {}), **config.get("overrides", {})}
+    prefix = told.get("prefix", "")
+    place = replace(place, warehouse=place.warehouse or prefix)
+    return Lake(caller.inside(prefix), place, location=told.get("lakepact.warehouse-location"))
 
 
 def _tokens(place: Place, transport: Transport, machine: Machine) -> TokenSource | None:
@@ -147,9 +149,12 @@ def _tokens(place: Place, transport: Transport, machine: Machine) -> TokenSource
 class Lake:
     """One warehouse of a server. Safe to share between threads."""
 
-    def __init__(self, caller: Caller, place: Place) -> None:
+    def __init__(self, caller: Caller, place: Place, *, location: str | None = None) -> None:
         self._caller = caller
         self._place = place
+        self.location = location
+        """Where the warehouse is, as the server writes it."""
+
         self.namespaces = Namespaces(caller)
         self.tables = Tables(caller, place.properties)
         self.delta = DeltaTables(caller)

@@ -129,6 +129,17 @@ def summarize_snapshot(metadata: JsonObject, snapshot_id: int | None) -> Snapsho
     )
 
 
+def added_snapshots(metadata: JsonObject, base: JsonObject | None) -> list[SnapshotSummary]:
+    """The snapshots that a version has and the version before it had not, on whatever branch, in their order.
+
+    `base` is the version before; None if there was none.
+    """
+    known = {snapshot["snapshot-id"] for snapshot in (base or {}).get("snapshots") or ()}
+    ids = [snapshot["snapshot-id"] for snapshot in metadata.get("snapshots") or ()]
+    found = (summarize_snapshot(metadata, snapshot_id) for snapshot_id in ids if snapshot_id not in known)
+    return [snapshot for snapshot in found if snapshot is not None]
+
+
 def _is_count(value: object) -> bool:
     # The writer's text: a figure that is none is left out rather than refused, long after the commit.
     return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20

@@ -229,7 +229,8 @@ def _free_name(spark: SparkSession, plain: Lake) -> str:
     """A name for a catalog that the session does not have yet. Spark mistakes one for a namespace of the same name."""
     taken = {levels[0] for levels in plain.namespaces.list()}
     taken |= {key.removeprefix(PREFIX).split(".")[0] for key in spark.conf.getAll if key.startswith(PREFIX)}
-    names = (DEFAULT_CATALOG, "lakepact", *(f"lakepact_{number}" for number in range(len(taken) + 1)))
+    # Not `lakepact`: that is the namespace of the projections.
+    names = (DEFAULT_CATALOG, *(f"lakepact_{number}" for number in range(len(taken) + 1)))
     return next(name for name in names if name not in taken)
 
 

@@ -33,6 +33,7 @@ from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt
+from lakepact.upkeep.bases import base_of
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
 """How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
@@ -188,7 +189,10 @@ class Receipts:
         answer: Mapping[str, Any],
     ) -> None:
         metadata = await self._metadata(catalog, change)
-        receipt = receipt_of(change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata)
+        base = await base_of(change, catalog.parts.files)
+        receipt = receipt_of(
+            change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata, base=base
+        )
         # False: there is one already, perhaps with fewer details. The first one stays.
         await put_receipt(catalog.parts.blobs, self._clock, receipt)
         self._on_written()

@@ -23,6 +23,7 @@ from lakepact.iceberg.summary import summarize_snapshot
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.ports import Clock
 from lakepact.upkeep.arrivals import Put, put_note, put_receipt
+from lakepact.upkeep.bases import base_of
 from lakepact.upkeep.completed import Missing
 from lakepact.upkeep.segments import key_of_name, receipt_in
 from lakepact.upkeep.shelf import NotAReceipt, Shelf
@@ -202,6 +203,7 @@ class Scribe:
             tables=await self._tables(witness) if witness is not None else 1,
             answer=witness.answer if witness is not None else await self._unknown(metadata, change.pointer),
             metadata=metadata,
+            base=await base_of(exact or change, self.files),
         )
 
     async def of_version(
@@ -225,7 +227,12 @@ class Scribe:
         if not has_date(document["last-updated-ms"]):
             raise CannotTell(f"{location} says {document['last-updated-ms']} of its time, and no record tells more")
         return receipt_of(
-            change, transaction_id=None, tables=1, answer=await self._unknown(document, pointer), metadata=document
+            change,
+            transaction_id=None,
+            tables=1,
+            answer=await self._unknown(document, pointer),
+            metadata=document,
+            base=await base_of(change, self.files),
         )
 
     async def _tables(self, witness: Witness) -> int:

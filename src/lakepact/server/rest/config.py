@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from lakepact.catalog.overlay import closed
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.model import State
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.door import Door
+
+LOCATION: Final = "lakepact.warehouse-location"
+"""Where the warehouse is: for jobs that read receipts by themselves."""
 
 
 class ConfigHandler:
@@ -38,7 +42,7 @@ class ConfigHandler:
             prefix = f"{name}@{transaction_id}"
         return json_response(
             {
-                "defaults": {},
+                "defaults": {LOCATION: catalog.warehouse.root},
                 "overrides": {"prefix": prefix, "namespace-separator": self._door.separator},
                 "endpoints": self._served_by(name),
                 "idempotency-key-lifetime": self._lifetime,

@@ -1,0 +1,112 @@
+"""Where receipts lie: which days there are, which of them are packed, and what is to be read of each.
+
+    _catalog/events/<date>/<format>/committed/<commit key>.json   one receipt
+    _catalog/events/<date>/arrivals/<commit key>.json             a note: a receipt of some date was written late, today
+    _catalog/segments/<date>/manifest.json                        the day is packed, into the segments it names
+
+What the driver learns here grows with the number of days, and of segments, and not with that of receipts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lakepact.spark.jobs.projections.storage import Storage, escaped
+
+_MANIFEST: Final = "date STRING, segments ARRAY<STRUCT<name: STRING>>, damaged ARRAY<STRING>"
+_CLOSED_AFTER: Final = timedelta(hours=3)
+"""A receipt is written within an hour of its commit, or leaves a note. The rest is for clocks that differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a run reads."""
+
+    segments: Sequence[str]
+    loose: Sequence[str]
+    """Folders of receipts, one file each."""
+
+    notes: Sequence[str]
+    """Folders of arrival notes."""
+
+    unpacked: Sequence[str]
+    """The days that were not packed when this was found out."""
+
+    damaged: int
+    """Receipts that could not be packed."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.segments or self.loose or self.notes)
+
+
+class Layout:
+    def __init__(self, spark: SparkSession, storage: Storage, root: str) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._own = f"{root}/_catalog"
+
+    def sources(self, after: str | None) -> Sources:
+        """Of all days, or of those after this one."""
+        days = [day for day in self._days("events") if after is None or day > after]
+        packed = self._packed([day for day in self._days("segments") if after is None or day > after])
+        unpacked = [day for day in days if day not in packed]
+        own = escaped(self._own)
+        return Sources(
+            segments=[path for paths, _ in packed.values() for path in paths],
+            loose=[path for day in unpacked for path in self._storage.matching(f"{own}/events/{day}/*/committed")],
+            notes=[path for day in unpacked for path in self._storage.matching(f"{own}/events/{day}/arrivals")],
+            unpacked=unpacked,
+            damaged=sum(damaged for _, damaged in packed.values()),
+        )
+
+    def committed(self, day: str) -> list[str]:
+        """The folders of one day's receipts."""
+        return self._storage.matching(f"{escaped(self._own)}/events/{escaped(day)}/*/committed")
+
+    def packed_since(self, days: Sequence[str]) -> set[str]:
+        """Which of these days are packed by now."""
+        found = self._storage.existing([self._manifest(day) for day in days])
+        return {path.split("/")[-2] for path in found}
+
+    def _days(self, folder: str) -> list[str]:
+        found = self._storage.matching(f"{escaped(self._own)}/{folder}/*")
+        return [day for day in (path.rpartition("/")[2] for path in found) if is_day(day)]
+
+    def _packed(self, days: Sequence[str]) -> dict[str, tuple[list[str], int]]:
+        """The packed ones of these days: the paths of their segments, and how many receipts were damaged."""
+        manifests = self._storage.existing([self._manifest(day) for day in days])
+        if not manifests:
+            return {}
+        read = self._spark.read.schema(_MANIFEST).option("multiLine", "true").json(list(map(escaped, manifests)))
+        rows = read.select("date", "segments.name", F.size("damaged").alias("damaged")).collect()
+        return {
+            row["date"]: (
+                [f"{self._own}/segments/{row['date']}/{name}" for name in row["name"]],
+                max(0, row["damaged"]),
+            )
+            for row in rows
+            if row["date"] is not None and row["name"] is not None
+        }
+
+    def _manifest(self, day: str) -> str:
+        return f"{self._own}/segments/{day}/manifest.json"
+
+
+def is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def last_closed(now_ms: int) -> str:
+    """The last day to which nothing is added any more but with a note."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC) - _CLOSED_AFTER
+    return (now.date() - timedelta(days=1)).isoformat()

@@ -1,0 +1,496 @@
+"""Projections: whatever becomes of receipts on their way, and of the job, the tables are those of one clean run.
+
+Most of it goes by receipts of commits that never were, so that they can be lost, found, doubled and damaged at will.
+What the tables say of real commits is compared with what PyIceberg sees.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from lakepact import pipelines as dp
+from lakepact import spark as lp
+from lakepact.catalog.receipts import commit_key
+from lakepact.spark import SparkLake
+from lakepact.spark.jobs.projections import Projected, project, reading
+from lakepact.spark.jobs.projections.position import NAME
+from lakepact.spark.jobs.projections.tables import ALL
+from tests.support import jars
+from tests.support.receipts import DAY_MS, History, Json, Shelf, day_of
+from tests.support.server import running_server
+from tests.support.spark import WAREHOUSE, Lake, path_of
+
+pytestmark = pytest.mark.timeout(900)
+
+DRIVER_TIMEOUT_S = 300
+LONG = bool(os.environ.get("LAKEPACT_LONG"))
+PHASES = (
+    *("begun", "read", "commits", "snapshots", "lineage", "files", "transactions", "checks", "tables", "waiting"),
+    *("position", "committed"),
+)
+KILLED_IN = PHASES if LONG else ("transactions", "position", "committed")
+
+DRIVER = """
+import os
+import signal
+import sys
+
+import lakepact.spark as lp
+from lakepact.spark.jobs.projections import project
+
+uri, jars, folder, dies = sys.argv[1:]
+settings = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.local.dir": folder,
+    "spark.log.level": "ERROR",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+spark = lp.session("local[1]", uri=uri, jars=jars, **settings)
+
+
+def on_phase(what):
+    if what == dies:
+        # Python and its JVM, at one blow.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+project(lp.connect(spark), on_phase=on_phase)
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """A server with an empty warehouse, and receipts in it that are not of its own."""
+
+    pact: SparkLake
+    shelf: Shelf
+
+    def rows(self) -> dict[str, list[str]]:
+        """Everything that the projections say."""
+        return {one.name: shown(self.pact.table(one.full_name)) for one in ALL}
+
+    def position(self) -> Json:
+        document = self.pact.plain.state.get(NAME)
+        return dict(document.value or {}) if document is not None else {}
+
+
+def same(rows: dict[str, list[str]], others: dict[str, list[str]]) -> None:
+    """Row by row, in every table."""
+    for name, mine in rows.items():
+        assert sorted(set(mine) ^ set(others[name])) == [], name
+        assert mine == others[name], name
+
+
+def shown(frame: DataFrame) -> list[str]:
+    return sorted(repr(sorted_maps(row.asDict())) for row in frame.collect())
+
+
+def sorted_maps(row: dict[str, Any]) -> dict[str, Any]:
+    # The entries of a map have no order.
+    return {name: sorted(value.items()) if isinstance(value, dict) else value for name, value in row.items()}
+
+
+@contextmanager
+def world(lake: Lake, folder: Path) -> Iterator[World]:
+    with running_server(folder) as server:
+        pact = lp.connect(lake.spark, uri=server.url, warehouse=WAREHOUSE)
+        assert pact.plain.location is not None
+        yield World(pact, Shelf(path_of(pact.plain.location)))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def a_history(folder: Path, transactions: int = 24) -> list[list[Json]]:
+    """Some days of commits, the last of them today, and a few that are very old."""
+    history, now, chance = History(folder), now_ms(), random.Random(1)
+    times = sorted(now - chance.randrange(60_000, 5 * DAY_MS) for _ in range(transactions))
+    old = [history.transaction(now - 40 * DAY_MS + number, 3) for number in range(2)]
+    made = [
+        history.transaction(at_ms, chance.choice((1, 1, 2, 3)), pipeline=number % 2 == 0)
+        for number, at_ms in enumerate(times)
+    ]
+    # Written from a log of versions, when nothing was left of its transaction.
+    for receipt in made[3]:
+        receipt |= {"transaction-id": None, "transaction-tables": 1, "operation": None, "source": {"kind": "unknown"}}
+    today = [history.transaction(now - 1_000 + number, 2) for number in range(3)]
+    return [*old, *made, *today, history.transaction(now - 500, 1, pipeline=False, drop=True)]
+
+
+def test_lost_found_doubled_reordered_late_or_damaged_receipts_give_the_rows_of_one_clean_run(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, chance, now = a_history(tmp_path / "tables"), random.Random(2), now_ms()
+    receipts = [receipt for transaction in history for receipt in transaction]
+    with ExitStack() as servers:
+        clean = servers.enter_context(world(lake, tmp_path / "clean"))
+        clean.shelf.put(receipts)
+        done = project(clean.pact)
+        assert (done.receipts, done.waiting, done.damaged, done.tables, done.unread) == (len(receipts), 0, 0, 6, 0)
+        expected = clean.rows()
+        assert len(expected["commits"]) == len({receipt["commit-key"] for receipt in receipts}) == len(receipts)
+        assert len(expected["transactions"]) == len(history) - 1
+
+        torn = servers.enter_context(world(lake, tmp_path / "torn"))
+        shelf = torn.shelf
+        # One of each transaction over several tables is lost, and one of those of today is damaged.
+        lost = [chance.choice(transaction) for transaction in history if len(transaction) > 1]
+        first = [receipt for receipt in receipts if receipt not in lost]
+        chance.shuffle(first)
+        damaged = next(receipt for receipt in first if day_of(receipt["committed-ms"]) == day_of(now))
+        shelf.put(first)
+        text = shelf.path(damaged).read_bytes()
+        shelf.path(damaged).write_bytes(text[: len(text) // 2])
+        # The same receipts once more: a packed day, with what lies loose under another day.
+        days = sorted({day_of(receipt["committed-ms"]) for receipt in first})
+        shelf.pack(days[1], late=[one for one in first if day_of(one["committed-ms"]) == days[2]], at_once=2)
+        done = project(torn.pact)
+        assert done.damaged == 1
+        assert [Path(file).name for file in done.examples] == [shelf.path(damaged).name]
+        half = torn.rows()
+        assert set(half["commits"]) < set(expected["commits"])
+        # Whole transactions, and two that nobody will ever complete.
+        assert len(set(half["transactions"]) - set(expected["transactions"])) == 2
+        waiting = [one for one in first if one["transaction-id"] in {receipt["transaction-id"] for receipt in lost[2:]}]
+        assert done.waiting == len(half["waiting"]) == len(waiting) - (damaged in waiting)
+
+        # Some are found, by their names; then the others, too many to go by their names. Mended, it comes late as well.
+        found = chance.sample(lost, len(lost))
+        shelf.put_late(found[:2], now)
+        assert project(torn.pact).receipts > 0
+        monkeypatch.setattr(reading, "_MOST_NOTES", 2)
+        shelf.put_late([*found[2:], damaged], now)
+        done = project(torn.pact)
+        assert (done.waiting, done.damaged, done.unread) == (0, 0, 0)
+        same(torn.rows(), expected)
+
+        # Packed or not, known is known, and our own commits are nobody's news.
+        shelf.pack(day_of(now), late=found)
+        before = torn.position()
+        assert project(torn.pact).transaction_id is None
+        assert torn.position() == before
+        assert before["runs"] == 3
+
+        assert project(torn.pact, full=True).receipts == len(receipts)
+        same(torn.rows(), expected)
+        assert torn.position()["receipts"] == len(receipts)
+
+
+def test_two_jobs_at_once_project_everything_once(lake: Lake, tmp_path: Path) -> None:
+    history = History(tmp_path / "tables", tables=3)
+    with world(lake, tmp_path / "server") as one:
+        receipts = [receipt for number in range(4) for receipt in history.transaction(now_ms() - 1_000 + number, 2)]
+        one.shelf.put(receipts)
+        meeting, met = threading.Barrier(2, timeout=300), threading.local()
+
+        def on_phase(what: str) -> None:
+            # Both have read the same position, and nobody has committed.
+            if what == "position" and not hasattr(met, "yes"):
+                met.yes = True
+                meeting.wait()
+
+        def run(_: int) -> Projected:
+            return project(lp.connect(lake.spark, one.pact.plain.uri, WAREHOUSE), on_phase=on_phase)
+
+        with ThreadPoolExecutor(2) as threads:
+            done = list(threads.map(run, range(2)))
+        assert sorted(result.receipts for result in done) == [0, len(receipts)]
+        assert sum(result.transaction_id is not None for result in done) == 1
+        assert one.position()["runs"] == 1
+        assert len(one.rows()["commits"]) == len(receipts)
+
+
+def test_a_job_killed_in_any_phase_has_done_nothing_or_everything(lake: Lake, tmp_path: Path) -> None:
+    history = History(tmp_path / "tables", tables=3)
+    with world(lake, tmp_path / "server") as one:
+        one.shelf.put(history.transaction(now_ms() - 2_000, 2))
+        project(one.pact)
+        before, position = one.rows(), one.position()
+        whole = [receipt for number in range(3) for receipt in history.transaction(now_ms() - 1_000 + number, 2)]
+        one.shelf.put([*whole, history.transaction(now_ms() - 900, 2)[0]])
+        for phase in KILLED_IN:
+            killed_in(phase, one.pact.plain.uri, tmp_path)
+            if phase != "committed":
+                assert one.position() == position
+                same(one.rows(), before)
+        # The last one has done everything, and just could not say so.
+        assert one.position()["runs"] == position["runs"] + 1
+        after = one.rows()
+        assert len(after["commits"]) == len(before["commits"]) + len(whole)
+        assert len(after["waiting"]) == 1
+        assert commanded(one.pact.plain.uri, tmp_path)["transaction_id"] is None
+        assert project(one.pact, full=True).receipts == len(whole) + 2
+        same(one.rows(), after)
+
+
+def killed_in(phase: str, uri: str, folder: Path) -> None:
+    script = folder / "driver.py"
+    script.write_text(DRIVER)
+    runtime = jars.resolve(jars.SPARK_ICEBERG)[0].parent
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    process = subprocess.Popen(
+        [sys.executable, str(script), uri, str(runtime), str(folder / "local"), phase],
+        cwd=folder,
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        told, _ = process.communicate(timeout=DRIVER_TIMEOUT_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+    assert process.returncode == -signal.SIGKILL, told.decode()
+
+
+def commanded(uri: str, folder: Path) -> Json:
+    """What the command says that it has done."""
+    runtime = jars.resolve(jars.SPARK_ICEBERG)[0].parent
+    settings = ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", f"spark.local.dir={folder / 'local'}")
+    conf = [word for setting in settings for word in ("--conf", setting)]
+    options = ["--uri", uri, "--master", "local[1]", "--jars", str(runtime), "--json", *conf]
+    done = subprocess.run(
+        [sys.executable, "-m", "lakepact", "project", *options],
+        cwd=folder,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        timeout=DRIVER_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return dict(orjson.loads(done.stdout))
+
+
+def test_what_comes_to_the_driver_does_not_grow_with_the_receipts(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(tmp_path / "tables", tables=3)
+    came: list[tuple[tuple[str, ...], int, bool]] = []
+    # The frames of a session are of a class of their own, below the one that is imported.
+    kind = type(lake.spark.range(1))
+    collect = kind.collect
+
+    def seen(frame: DataFrame) -> list[Any]:
+        rows = collect(frame)
+        bounded = bool(frame._jdf.queryExecution().optimizedPlan().maxRows().isDefined())
+        came.append((tuple(frame.columns), len(rows), bounded))
+        return rows
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("this brings all rows to the driver")
+
+    with world(lake, tmp_path / "server") as one:
+        day = now_ms() - 3 * DAY_MS
+        for count, full in ((100, True), (20, False)):
+            receipts = [receipt for number in range(count) for receipt in history.transaction(day + number, 2)]
+            (one.shelf.put if full else lambda late: one.shelf.put_late(late, now_ms()))(receipts)
+            with monkeypatch.context() as patched:
+                patched.setattr(kind, "collect", seen)
+                for name in ("toPandas", "toLocalIterator", "toArrow"):
+                    patched.setattr(kind, name, refused)
+                assert project(one.pact, full=full).receipts >= 2 * count
+            # What has no bound of its own in its plan is one row for a day, a status, or one of three tables.
+            unbounded = [(columns, rows) for columns, rows, bounded in came if not bounded]
+            assert all(rows <= 4 for _, rows in unbounded), unbounded
+            assert sum(rows for _, rows, _ in came) <= 4 * len(came) + (2 * count if not full else 0)
+            came.clear()
+
+
+# --- real commits, from the outside ---
+
+SHOP = """
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakepact import pipelines as dp
+
+dp.pipeline("shop", namespace="shop")
+
+
+@dp.table
+@dp.expect("is not small", "amount > 6")
+def facts() -> DataFrame:
+    return dp.read_new("raw.orders")
+
+
+@dp.materialized_view
+@dp.expect_rows(at_least=1)
+def daily(facts: DataFrame) -> DataFrame:
+    return facts.groupBy("customer_id").agg(F.sum("amount").alias("amount"))
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
+    """Tables by Spark, by PyIceberg and by a pipeline, with all that can become of a table, projected."""
+    pact = lp.connect(lake.spark)
+    for name in ("raw", "shop"):
+        lake.sql(f"CREATE NAMESPACE {name}")
+    lake.fill("shop.gone", 1)
+    lake.sql("DROP TABLE shop.gone")
+    lake.fill("shop.old", 1)
+    lake.sql("ALTER TABLE shop.old RENAME TO shop.renamed")
+    lake.fill("shop.zipped", 1, 2, options="TBLPROPERTIES ('write.metadata.compression-codec' = 'gzip')")
+    lake.sql("ALTER TABLE shop.zipped SET TBLPROPERTIES ('comment' = 'about zipped')")
+    lake.sql("ALTER TABLE shop.zipped CREATE BRANCH trial")
+    lake.sql("INSERT INTO shop.zipped.branch_trial VALUES (3, 'n3')")
+    lake.sql("ALTER TABLE shop.zipped CREATE TAG first")
+    lake.sql("ALTER TABLE shop.zipped ADD COLUMN price DECIMAL(10, 2)")
+    lake.sql("CREATE VIEW shop.view AS SELECT id FROM shop.zipped")
+    with pact.transaction() as tx:
+        # Two snapshots of one commit.
+        tx.sql("INSERT INTO shop.renamed VALUES (2, 'n2')")
+        tx.sql("INSERT INTO shop.renamed VALUES (3, 'n3')")
+        tx.write(lake.spark.range(3), "shop.labels", mode="create", format="delta")
+    other = pact.plain.pyiceberg()
+    # Spark does not let its users say whose a table is.
+    other.load_table("shop.zipped").transaction().set_properties(owner="ada").commit_transaction()
+    made = other.create_table("shop.of_python", pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    for number in range(2):
+        made.append(pa.table({"id": [number], "name": ["x"]}))
+    made.delete("id = 0")
+    file = tmp_path_factory.mktemp("shop") / "shop.py"
+    file.write_text(SHOP)
+    lake.sql("CREATE TABLE raw.orders (id BIGINT, customer_id BIGINT, amount DOUBLE)")
+    for number in range(2):
+        lake.sql(f"INSERT INTO raw.orders VALUES ({number}, 7, {5 * number + 5}D)")
+        dp.run(file, pact)
+    settle(pact)
+    done = project(pact)
+    assert (done.waiting, done.damaged, done.unread) == (0, 0, 0)
+    return pact
+
+
+def settle(pact: SparkLake) -> None:
+    """Until the newest version of every table has its receipt: they are written in order, in the background."""
+    assert pact.plain.location is not None
+    root, deadline = path_of(pact.plain.location), time.monotonic() + 60
+    for namespace in ("raw", "shop"):
+        for name in pact.plain.tables.list(namespace):
+            location = pact.plain.tables.load(name).metadata_location
+            while not list(root.glob(f"_catalog/events/*/iceberg/committed/{commit_key(location)}.json")):
+                assert time.monotonic() < deadline, f"{name} has no receipt"
+                time.sleep(0.05)
+
+
+def test_what_pyiceberg_sees_is_what_the_projections_say(shop: SparkLake) -> None:
+    other = shop.plain.pyiceberg()
+    found = {row["table_name"]: row.asDict() for row in shop.table("lakepact.tables").where("NOT dropped").collect()}
+    names = [".".join(name) for namespace in ("raw", "shop") for name in other.list_tables(namespace)]
+    assert set(names) | {"shop.labels", "shop.view"} == set(found)
+    for name in names:
+        table = other.load_table(name)
+        row, mine = found[name], f"table_id = '{table.metadata.table_uuid}'"
+        snapshots = {
+            (
+                one["snapshot_id"],
+                one["parent_snapshot_id"],
+                one["operation"],
+                one["snapshot_at"],
+                tuple(sorted(one["summary"].items())),
+            )
+            for one in shop.table("lakepact.snapshots").where(mine).collect()
+        }
+        assert snapshots == {
+            (one["snapshot_id"], one["parent_id"], one["operation"], one["committed_at"], tuple(sorted(one["summary"])))
+            for one in table.inspect.snapshots().to_pylist()
+        }
+        assert row["refs"] == {one["name"]: one["snapshot_id"] for one in table.inspect.refs().to_pylist()}
+        columns = shop.table("lakepact.columns").where(mine).orderBy("position").collect()
+        assert [(one["field_id"], one["name"], one["type"], one["required"]) for one in columns] == [
+            (field.field_id, field.name, str(field.field_type), field.required) for field in table.schema().fields
+        ]
+        files = shop.table("lakepact.files").where(mine).orderBy("committed_at").collect()
+        current = table.current_snapshot()
+        assert current is not None
+        assert current.summary is not None
+        assert (
+            files[-1]["snapshot_id"],
+            str(files[-1]["records"]),
+            str(files[-1]["data_files"]),
+            str(files[-1]["bytes"]),
+        ) == (
+            current.snapshot_id,
+            current.summary["total-records"],
+            current.summary["total-data-files"],
+            current.summary["total-files-size"],
+        )
+        assert (row["location"], row["metadata_location"], row["snapshot_id"], row["properties"]) == (
+            table.location(),
+            table.metadata_location,
+            current.snapshot_id,
+            table.properties,
+        )
+        versions = shop.table("lakepact.commits").where(mine).where("change IN ('create', 'commit')").collect()
+        known = {one.metadata_file for one in table.metadata.metadata_log} | {table.metadata_location}
+        assert {one["metadata_location"] for one in versions} == known
+    assert (found["shop.zipped"]["owner"], found["shop.zipped"]["description"]) == ("ada", "about zipped")
+    assert found["shop.renamed"]["change"] == "commit"
+
+
+def test_other_kinds_of_tables_and_our_own_commits(shop: SparkLake) -> None:
+    tables = {row["table_name"]: row for row in shop.table("lakepact.tables").collect()}
+    assert tables["shop.gone"]["dropped"]
+    assert (tables["shop.labels"]["format"], tables["shop.view"]["kind"]) == ("delta", "view")
+    columns = {(row["table_name"], row["name"], row["type"]) for row in shop.table("lakepact.columns").collect()}
+    assert {("shop.labels", "id", "long"), ("shop.view", "id", "long")} < columns
+    assert not [row for row in columns if row[0] == "shop.gone"]
+    kinds = {(row["kind"], row["change"]) for row in shop.table("lakepact.commits").collect()}
+    assert {
+        ("namespace", "create"),
+        ("view", "create"),
+        ("delta", "create"),
+        ("table", "rename"),
+        ("table", "drop"),
+    } < kinds
+    # They move together: a Delta table and an Iceberg table.
+    [together] = shop.sql(
+        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels')"
+    ).collect()
+    assert together["table_names"] == ["shop.labels", "shop.renamed"]
+    runs = shop.sql(
+        "SELECT DISTINCT run_id, input_table, task, direct FROM lakepact.lineage WHERE output_table = 'shop.facts'"
+    )
+    assert {(row["input_table"], row["task"], row["direct"]) for row in runs.collect()} == {
+        ("raw.orders", "shop.facts", True)
+    }
+    checks = {(row["name"], row["status"], row["table_id"]) for row in shop.table("lakepact.checks").collect()}
+    assert ("is not small", "warned", tables["shop.facts"]["table_id"]) in checks
+
+    # What the job itself has committed is no news to it.
+    assert project(shop).transaction_id is None
+    assert shop.table("lakepact.commits").where("namespace = 'lakepact'").count() == 0
+
+
+def test_every_question_of_the_guide_has_an_answer(shop: SparkLake, root: Path) -> None:
+    text = (root / "docs" / "guides" / "questions.md").read_text()
+    questions = re.findall(r"^## (.+?)$.+?^```sql\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(questions) == text.count("\n## ") == text.count("```sql") == 10
+    for question, sql in questions:
+        assert shop.sql(sql).collect(), question
