@@ -25,6 +25,9 @@ from tests.support.server import Server, running_server
 from tests.support.showcase import HOSTILE, Company, fill
 from tests.wire.uis import many_tables
 
+# The first of all may install the browser.
+pytestmark = pytest.mark.timeout(900)
+
 T = TypeVar("T")
 
 LOOKS: Final[dict[str, dict[str, Any]]] = {
@@ -111,7 +114,6 @@ def pages_of(lake: Company) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_page_is_shown_well(look: str, shown: Shown, browser: Any) -> None:
     script = axe()

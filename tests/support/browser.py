@@ -1,17 +1,17 @@
 """A real Chromium for the tests, driven by Playwright; and axe, which knows what makes a page hard to use.
 
-The browser is the machine's own (Debian: `apt install chromium`), not one that Playwright brings. Where there is none,
-whoever asks for it fails and is told so.
+The browser is Debian's (`apt install chromium`; as root the tests do it themselves), not one that Playwright brings.
+Where none can be had, whoever asks for it fails and is told so.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from tests.support.debian import debian_program
 from tests.support.npm import npm_package
 
 AXE_VERSION: Final = "4.14.0"
@@ -21,9 +21,7 @@ _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser of Playwright's sync API."""
-    path = next((found for one in _NAMES if (found := shutil.which(one))), None)
-    if path is None:
-        raise RuntimeError("there is no browser: the web page is tested in a real Chromium. apt install chromium")
+    path = debian_program(_NAMES, "chromium")
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
