@@ -599,3 +599,11 @@ async def test_who_only_reads_gets_credentials_that_only_read(people: House) -> 
     # A table that is being made has no grants of its own yet.
     await people.root.grant("user:eve", "create", **on_namespace())
     assert await seen_by(catalog, PEOPLE["eve"], Trail()).may_write(Identifier(("db",), "new"), new_key())
+
+
+async def test_a_run_is_reported_by_whose_transaction_it_was(people: House) -> None:
+    await people.root.grant("everyone", "write", **on_namespace())
+    tx = (await people.ann.post("/transactions")).json()["transaction-id"]
+    report = {"pipeline": "shop", "run-id": "r", "state": "committed", "seconds": 1.0, "stages": []}
+    assert (await people.eve.put(f"/transactions/{tx}/report", report)).refusal == FORBIDDEN
+    assert (await people.ann.put(f"/transactions/{tx}/report", report)).status == 204

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from lakepact.access.principal import Principal
@@ -71,7 +72,7 @@ class Scope:
     @classmethod
     def thing(cls, family: str, id: str) -> Scope:
         """One table or view, by its id: another one that gets its name later gets nothing else."""
-        return cls(key_of(family, id))
+        return _thing(family, id)
 
     @property
     def kind(self) -> str:
@@ -90,6 +91,12 @@ class Scope:
     @property
     def is_thing(self) -> bool:
         return self.kind not in ("account", "warehouse", "namespace")
+
+
+@lru_cache(maxsize=65_536)
+def _thing(family: str, id: str) -> Scope:
+    # Asked for with every request.
+    return Scope(key_of(family, id))
 
 
 _ACCOUNT: Final = Scope.account()
@@ -256,6 +263,7 @@ def _rules() -> dict[str, Rule]:
         "publishTransaction": Rule(None, "one's own, and again all that it has staged"),
         "abortTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
         "renewTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
+        "reportRun": Rule(None, "one's own; those of others: manage on the warehouse"),
         "loadStateInTransaction": Rule(read, "the warehouse, or a document of one's own"),
         "putState": Rule(write, "the warehouse, or a document of one's own"),
         "loadState": Rule(read, "the warehouse, or a document of one's own"),

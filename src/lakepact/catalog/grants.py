@@ -75,7 +75,9 @@ class Grants:
         if principal.name is None:
             # Whoever has no name and is no administrator was not recognised by anybody.
             return NOTHING
-        await self._refresh(cell)
+        # What another request has seen since is as good: it is newer.
+        if cell is None or cell.revision > self._seen:
+            await self._refresh(cell)
         found = self._rights.get(principal)
         if found is None:
             by_holder = self._by_holder
@@ -100,7 +102,6 @@ class Grants:
     async def _refresh(self, cell: Cell | None) -> None:
         if cell is None:
             cell = (await self._store.read([self.key]))[self.key]
-        # What another request has seen since is as good: it is newer.
         if cell.revision <= self._seen:
             return
         moved: Mapping[str, int] = (cell.value or {}).get("revisions", {})

@@ -11,7 +11,7 @@ not work at all: this class has nothing of what the plain one is made of. A test
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from lakepact.catalog.catalog import Catalog, GrantScope
 from lakepact.catalog.delta_import import ImportDelta
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable
 from lakepact.catalog.dropped import DroppedPage, DroppedTable, not_dropped
-from lakepact.catalog.errors import AnswerLost, Forbidden, NoSuchNamespace, Refusal
+from lakepact.catalog.errors import AnswerLost, Forbidden, NoSuchNamespace, NoSuchTable, Refusal
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.grants import Grant
 from lakepact.catalog.keys import family_of
@@ -301,7 +301,8 @@ class GuardedOperations(Operations):
 
     async def _seen(self, identifier: Identifier, kind: Kind | None, operation: str) -> Pointer:
         """The table or view of this name, if it may be seen. Costs no look at the store beyond its own."""
-        await self.enter()
+        if isinstance(self._inner, Overlay):
+            await self.enter()
         look = self._guard.look(self._inner)
         pointer = await self._inner.names.find(look, identifier)
         rights = self._rights = await look.rights()
@@ -450,6 +451,11 @@ class GuardedOperations(Operations):
         return await self._list(Kind.DELTA, namespace, token, size, visible)
 
     # --- tables ---
+
+    async def find(self, identifier: Identifier) -> Pointer | None:
+        with suppress(NoSuchTable):
+            return await self._seen(identifier, None, "loadTable")
+        return None
 
     async def table(self, identifier: Identifier) -> Pointer:
         return await self._seen(identifier, Kind.TABLE, "loadTable")

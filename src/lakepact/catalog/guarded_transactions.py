@@ -153,6 +153,9 @@ class GuardedTransactions(Transactions):
             # The tables are committed, and that is what was asked for.
             guard.note(call, (), Outcome.REFUSED, f"the new tables could not be given to their maker: {error}")
 
+    async def report(self, transaction_id: TransactionId, text: bytes) -> bool:
+        return await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, text))
+
     async def _step(self, operation: str, transaction_id: TransactionId, work: Callable[[], Awaitable[T]]) -> T:
         async def checked() -> T:
             await self.load(transaction_id)

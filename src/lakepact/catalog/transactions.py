@@ -11,6 +11,7 @@ from lakepact.catalog.errors import CommitFailed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
+from lakepact.catalog.runs import report_name
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import TransactionNotFound, WrongState
@@ -165,6 +166,10 @@ class Transactions:
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
         return await self._parts.measured(self._publisher.commit(call, record))
+
+    async def report(self, transaction_id: TransactionId, text: bytes) -> bool:
+        """Keep what a pipeline tells of its run, once. False: there is another report."""
+        return await self._parts.blobs.put(report_name(transaction_id), text)
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
         record = await self.load(transaction_id)

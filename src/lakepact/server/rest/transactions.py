@@ -11,7 +11,7 @@ from lakepact.catalog import Call, Catalog
 from lakepact.catalog.errors import AlreadyExists
 from lakepact.catalog.keys import INSIDE_ONLY, family_of
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE
-from lakepact.catalog.runs import MOST_BYTES, checked_report, report_name
+from lakepact.catalog.runs import MOST_BYTES, checked_report
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
@@ -87,7 +87,7 @@ class TransactionHandlers:
         data = orjson.dumps(report)
         if len(data) > MOST_BYTES:
             raise InvalidRequest(f"the report has {len(data):,} bytes; the limit is {MOST_BYTES:,}. Leave samples out")
-        if not await catalog.parts.blobs.put(report_name(transaction_id), data):
+        if not await catalog.transactions.report(transaction_id, data):
             raise AlreadyExists(f"transaction {transaction_id} has another report already; it is written once")
         return Response(204)
 
