@@ -205,6 +205,20 @@ class Rule:
         return self.role
 
 
+_PAGES: Final = (
+    "showWarehouse",
+    "showNamespace",
+    "showSearch",
+    "showTable",
+    "showTimeline",
+    "showSnapshots",
+    "showLineage",
+    "showPipelines",
+    "showRun",
+    "showMirrors",
+)
+
+
 def _rules() -> dict[str, Rule]:
     read, write, create, manage = Role.READ, Role.WRITE, Role.CREATE, Role.MANAGE
     return {
@@ -256,6 +270,7 @@ def _rules() -> dict[str, Rule]:
         "publishTransaction": Rule(None, "one's own, and again all that it has staged"),
         "abortTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
         "renewTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
+        "reportRun": Rule(None, "one's own; those of others: manage on the warehouse"),
         "loadStateInTransaction": Rule(read, "the warehouse, or a document of one's own"),
         "putState": Rule(write, "the warehouse, or a document of one's own"),
         "loadState": Rule(read, "the warehouse, or a document of one's own"),
@@ -273,6 +288,14 @@ def _rules() -> dict[str, Rule]:
         "checkGrant": Rule(manage, "what it is on; oneself may always be asked about"),
         "loadGovernance": Rule(read, "the table or view"),
         "putGovernance": Rule(manage, "the table or view"),
+        # pages: each shows a warehouse as a whole
+        **dict.fromkeys(_PAGES, Rule(read, "the warehouse")),
+        "showHome": Rule(read, "a warehouse of one's account"),
+        "showServer": Rule(None, "anybody whom the server knows: it tells of no table"),
+        "showTransactions": Rule(read, "the warehouse; what others have not committed: manage on it"),
+        "showTransaction": Rule(read, "the warehouse; what others have not committed: manage on it"),
+        "submitAbort": Rule(read, "the warehouse; one's own; those of others: manage on it"),
+        "submitRenew": Rule(read, "the warehouse; one's own; those of others: manage on it"),
     }
 
 

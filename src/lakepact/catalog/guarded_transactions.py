@@ -104,6 +104,9 @@ class GuardedTransactions(Transactions):
     async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
         return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
 
+    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
+        await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report))
+
     async def prepare(self, call: Call) -> TransactionRecord:
         async def work() -> TransactionRecord:
             await self._check_staged(call.transaction_id)
