@@ -28,7 +28,8 @@ INSIDE = {"parts", "names", "cells", "cut", "table_files", "grants", "dropped"}
 """What only the catalog itself and its guard use. A guarded one does not have it."""
 
 NOT_OF_THE_CATALOG = {"livez", "readyz", "health", "metrics", "openapi", "docs"} | {
-    *("getToken", "whoAmI", "listTokens", "createToken", "rotateToken", "revokeToken")
+    *("getToken", "whoAmI", "listTokens", "createToken", "rotateToken", "revokeToken"),
+    *("showStatic", "showLogin", "submitLogin", "submitLogout", "showAccount"),
 }
 """Operations that tell nothing of any table: the server's, and those about who is asking."""
 

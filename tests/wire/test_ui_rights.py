@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.asgi_client import Answer
 from tests.wire.overlays import begin
 from tests.wire.people import Person, house, on_table
+from tests.wire.world import new_key
 
 PAGES = ("/ui/catalog/main", "/ui/catalog/main/hidden/secret", "/ui/transactions/main", "/ui/pipelines/main", "/ui")
 
@@ -46,5 +47,26 @@ async def test_a_transaction_is_ended_by_its_owner_or_by_who_manages_the_warehou
             assert (await people.root.grant(f"user:{name}", "write")).status == 200
         tx = await begin(people.ann)
         page = f"/ui/transactions/main/{tx.id}"
-        for person, offered in ((people.ann, True), (people.bob, False), (people.root, True)):
-            assert (b"/abort" in (await look(person, page)).body) is offered, person.name
+        for person, status in ((people.ann, 200), (people.bob, 403), (people.root, 200)):
+            answer = await look(person, page)
+            assert answer.status == status and (b"/abort" in answer.body) is (status == 200), person.name
+        assert tx.id.encode() not in (await look(people.bob, "/ui/transactions/main")).body
+        headers = {"X-Test-User": "bob", "content-type": "application/x-www-form-urlencoded"}
+        assert (await people.bob.client.send("POST", f"{page}/abort", headers=headers)).status == 403
+        headers["X-Test-User"] = "ann"
+        assert (await people.ann.client.send("POST", f"{page}/abort", headers=headers)).status == 303
+        # What is committed is in the tables that everybody here may read.
+        key = new_key()
+        assert (await people.root.post("/namespaces", {"namespace": ["more"]}, key)).status == 200
+        assert (await look(people.bob, f"/ui/transactions/main/{key}")).status == 200
+
+
+async def test_a_run_is_reported_by_whoever_ran_it(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        for name in ("ann", "bob"):
+            assert (await people.root.grant(f"user:{name}", "create")).status == 200
+        tx = await begin(people.ann)
+        report = {"pipeline": "shop", "run-id": "r", "state": "failed", "stages": []}
+        assert (await people.bob.put(f"/transactions/{tx.id}/report", report)).status == 403
+        assert (await people.ann.put(f"/transactions/{tx.id}/report", report)).status == 204
+        assert b"shop" in (await look(people.bob, "/ui/pipelines/main")).body

@@ -212,6 +212,20 @@ class Rule:
         return self.role
 
 
+_PAGES: Final = (
+    "showWarehouse",
+    "showNamespace",
+    "showSearch",
+    "showTable",
+    "showTimeline",
+    "showSnapshots",
+    "showLineage",
+    "showPipelines",
+    "showRun",
+    "showMirrors",
+)
+
+
 def _rules() -> dict[str, Rule]:
     read, write, create, manage = Role.READ, Role.WRITE, Role.CREATE, Role.MANAGE
     return {
@@ -281,6 +295,14 @@ def _rules() -> dict[str, Rule]:
         "checkGrant": Rule(manage, "what it is on; oneself may always be asked about"),
         "loadGovernance": Rule(read, "the table or view"),
         "putGovernance": Rule(manage, "the table or view"),
+        # pages: each shows a warehouse as a whole
+        **dict.fromkeys(_PAGES, Rule(read, "the warehouse")),
+        "showHome": Rule(read, "a warehouse of one's account"),
+        "showServer": Rule(None, "anybody whom the server knows: it tells of no table"),
+        "showTransactions": Rule(read, "the warehouse; what others have not committed: manage on it"),
+        "showTransaction": Rule(read, "the warehouse; what others have not committed: manage on it"),
+        "submitAbort": Rule(read, "the warehouse; one's own; those of others: manage on it"),
+        "submitRenew": Rule(read, "the warehouse; one's own; those of others: manage on it"),
     }
 
 

@@ -104,6 +104,9 @@ class GuardedTransactions(Transactions):
     async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
         return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
 
+    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
+        await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report))
+
     async def prepare(self, call: Call) -> TransactionRecord:
         async def work() -> TransactionRecord:
             await self._check_staged(call.transaction_id)
@@ -152,9 +155,6 @@ class GuardedTransactions(Transactions):
         except LakepactError as error:
             # The tables are committed, and that is what was asked for.
             guard.note(call, (), Outcome.REFUSED, f"the new tables could not be given to their maker: {error}")
-
-    async def report(self, transaction_id: TransactionId, text: bytes) -> bool:
-        return await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, text))
 
     async def _step(self, operation: str, transaction_id: TransactionId, work: Callable[[], Awaitable[T]]) -> T:
         async def checked() -> T:

@@ -193,10 +193,6 @@ class Operations:
 
     # --- tables ---
 
-    async def find(self, identifier: Identifier) -> Pointer | None:
-        """What this name stands for: a table of either format, a view, or nothing."""
-        return await self._names.find(self._cells, identifier)
-
     async def list_tables(
         self,
         namespace: Sequence[str],

@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+import orjson
+
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.fields import JsonObject
@@ -41,3 +43,10 @@ def checked_report(body: JsonObject, transaction_id: TransactionId) -> JsonObjec
         if not isinstance(body.get(field, []), list):
             raise BadRequest(f"{field!r} of a report of a run is a list")
     return {**body, "format": FORMAT, "transaction-id": transaction_id}
+
+
+def report_bytes(report: JsonObject) -> bytes:
+    data = orjson.dumps(report)
+    if len(data) > MOST_BYTES:
+        raise BadRequest(f"the report has {len(data):,} bytes; the limit is {MOST_BYTES:,}. Leave samples out")
+    return data

@@ -7,14 +7,15 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
-from lakepact.catalog.errors import CommitFailed
+from lakepact.catalog.errors import AlreadyExists, CommitFailed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
-from lakepact.catalog.runs import report_name
+from lakepact.catalog.runs import checked_report, report_bytes, report_name
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import TransactionNotFound, WrongState
+from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
@@ -103,6 +104,13 @@ class Transactions:
         except (WrongState, TransactionNotFound) as error:
             raise closed(transaction_id, await self._parts.store.lookup(transaction_id)) from error
 
+    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
+        """Keep what a pipeline tells of its run, once: the same again is fine, another one is refused."""
+        await self._check_here(transaction_id)
+        data = report_bytes(checked_report(report, transaction_id))
+        if not await self._parts.blobs.put(report_name(transaction_id), data):
+            raise AlreadyExists(f"transaction {transaction_id} has another report already; it is written once")
+
     async def prepare(self, call: Call) -> TransactionRecord:
         await self._check_here(call.transaction_id)
         return await self._publisher.prepare(call)
@@ -166,10 +174,6 @@ class Transactions:
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
         return await self._parts.measured(self._publisher.commit(call, record))
-
-    async def report(self, transaction_id: TransactionId, text: bytes) -> bool:
-        """Keep what a pipeline tells of its run, once. False: there is another report."""
-        return await self._parts.blobs.put(report_name(transaction_id), text)
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
         record = await self.load(transaction_id)

@@ -147,7 +147,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
         runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
         stack.push_async_callback(runner.stop)
         samples = Samples(opened.metrics, opened.clock) if settings.ui else None
-        site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth)
+        site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth, trail)
         pages = [] if site is None else site.routes()
         served = (
             *health.routes(),
@@ -359,7 +359,13 @@ def _catalog_routes(
 
 
 def _site(
-    opened: Opened, catalogs: Mapping[str, Catalog], samples: Samples, health: Health, runner: Runner, auth: Auth
+    opened: Opened,
+    catalogs: Mapping[str, Catalog],
+    samples: Samples,
+    health: Health,
+    runner: Runner,
+    auth: Auth,
+    trail: Trail,
 ) -> Site:
     """The web page at `/ui`."""
     settings = opened.settings
@@ -373,7 +379,16 @@ def _site(
         metrics=f"{settings.base_path}/metrics",
     )
     rows = delta_rows(opened.store)
-    return Site(catalogs, settings.default_warehouse, samples, about, auth, base_path=settings.base_path, rows=rows)
+    return Site(
+        catalogs,
+        settings.default_warehouse,
+        samples,
+        about,
+        auth,
+        base_path=settings.base_path,
+        rows=rows,
+        trail=trail,
+    )
 
 
 def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, trail: Trail, admit: AdmitCall) -> GrpcServer:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from lakepact.catalog import Call, Catalog
-from lakepact.catalog.errors import AlreadyExists
 from lakepact.catalog.keys import INSIDE_ONLY, family_of
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE
-from lakepact.catalog.runs import MOST_BYTES, checked_report
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
@@ -83,12 +79,7 @@ class TransactionHandlers:
         """What a pipeline tells of its run, kept beside the receipts for people to read."""
         catalog, transaction_id = self._asked(request)
         await self._record(catalog, transaction_id)
-        report = checked_report(json_object(request.json(), "report"), transaction_id)
-        data = orjson.dumps(report)
-        if len(data) > MOST_BYTES:
-            raise InvalidRequest(f"the report has {len(data):,} bytes; the limit is {MOST_BYTES:,}. Leave samples out")
-        if not await catalog.transactions.report(transaction_id, data):
-            raise AlreadyExists(f"transaction {transaction_id} has another report already; it is written once")
+        await catalog.transactions.report(transaction_id, json_object(request.json(), "report"))
         return Response(204)
 
     # --- users' documents ---

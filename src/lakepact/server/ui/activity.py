@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.edits import is_guard
@@ -15,6 +15,9 @@ from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, Moved, State, Transaction, TransactionRecord
+
+Shows: TypeAlias = Callable[[TransactionRecord], bool]
+"""Whether whoever looks may see this one."""
 
 UNDECIDED: Final = (State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
 DECIDED: Final = (State.COMMITTED, State.FAILED, State.ABORTED)
@@ -70,9 +73,9 @@ class Recent:
     following: str | None
 
 
-async def undecided(catalog: Catalog) -> tuple[list[Activity], bool]:
+async def undecided(catalog: Catalog, shows: Shows) -> tuple[list[Activity], bool]:
     """What has not ended, the oldest first; and whether there is more than is shown."""
-    records, more = await undecided_records(catalog)
+    records, more = await undecided_records(catalog, shows)
     looked_into = [
         await look_into(catalog, record) if number < _MOST_LOOKED_INTO else Activity(record, (), waits_for(record))
         for number, record in enumerate(records)
@@ -80,19 +83,24 @@ async def undecided(catalog: Catalog) -> tuple[list[Activity], bool]:
     return _with_holders(looked_into), more
 
 
-async def undecided_records(catalog: Catalog) -> tuple[list[TransactionRecord], bool]:
-    return await _all(catalog, UNDECIDED, MOST_UNDECIDED)
+async def undecided_records(catalog: Catalog, shows: Shows) -> tuple[list[TransactionRecord], bool]:
+    return await _all(catalog, UNDECIDED, MOST_UNDECIDED, shows)
 
 
 async def recent(
-    catalog: Catalog, *, states: Iterable[State] = DECIDED, before: TransactionId | None = None, limit: int = 50
+    catalog: Catalog,
+    shows: Shows,
+    *,
+    states: Iterable[State] = DECIDED,
+    before: TransactionId | None = None,
+    limit: int = 50,
 ) -> Recent:
     """The newest of those that have ended, or those made before this one."""
     wanted = list(states)
     end_ms = catalog.parts.clock.now_ms() + 60_000 if before is None else timestamp_ms(before)
     found: list[TransactionRecord] = []
     for window_s in _WINDOWS_S:
-        some, complete = await _since(catalog, wanted, end_ms - window_s * 1000, before)
+        some, complete = await _since(catalog, shows, wanted, end_ms - window_s * 1000, before)
         if not complete and found:
             break
         found = some
@@ -145,12 +153,14 @@ def waits_for(record: TransactionRecord) -> str:
             return ""
 
 
-async def _all(catalog: Catalog, states: Sequence[State], most: int) -> tuple[list[TransactionRecord], bool]:
+async def _all(
+    catalog: Catalog, states: Sequence[State], most: int, shows: Shows
+) -> tuple[list[TransactionRecord], bool]:
     found: list[TransactionRecord] = []
     after: str | None = None
     for _ in range(_MOST_PAGES):
         page = await catalog.transactions.list(states, after, _PAGE)
-        found += page.transactions
+        found += [one for one in page.transactions if shows(one)]
         after = page.after
         if after is None or len(found) > most:
             break
@@ -158,7 +168,7 @@ async def _all(catalog: Catalog, states: Sequence[State], most: int) -> tuple[li
 
 
 async def _since(
-    catalog: Catalog, states: Sequence[State], since_ms: int, before: TransactionId | None
+    catalog: Catalog, shows: Shows, states: Sequence[State], since_ms: int, before: TransactionId | None
 ) -> tuple[list[TransactionRecord], bool]:
     """What was made since then, the oldest first; and whether that is all of it."""
     found: list[TransactionRecord] = []
@@ -168,7 +178,7 @@ async def _since(
         for record in page.transactions:
             if before is not None and record.id >= before:
                 return found, True
-            if _is_ours(record, catalog.warehouse.name):
+            if _is_ours(record, catalog.warehouse.name) and shows(record):
                 found.append(record)
         after = page.after
         if after is None:

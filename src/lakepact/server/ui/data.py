@@ -1,7 +1,8 @@
 """What the windows look at: the one way from a page to the catalogs.
 
 Every page asks `Windows`, and only this class asks the catalogs. So who may see what is decided in one place: `catalog`
-is given the principal that asks, and `may_end` says whether it may end or prolong a transaction.
+is given the principal that asks, `shows` says which transactions it may look at, and what changes something goes
+through `acting`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from lakepact.catalog import Catalog
 from lakepact.catalog.delta_tables import DeltaTable
 from lakepact.catalog.errors import Forbidden, NoSuchNamespace, NoSuchTable
 from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.guarded_transactions import owner_of
 from lakepact.catalog.keys import last_segment, levels_of
-from lakepact.catalog.overlay import PRINCIPAL
 from lakepact.catalog.pointers import Kind, Pointer, shown
-from lakepact.catalog.sight import in_sight
+from lakepact.catalog.sight import in_sight, seen_by
+from lakepact.catalog.trail import Trail
 from lakepact.delta.actions import Add, Remove
 from lakepact.delta.ports import DeltaRows, MirrorRow, VersionRow
 from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key, key_of, segments_of
-from lakepact.kernel.model import Cell, TransactionRecord
+from lakepact.kernel.model import Cell, State
 from lakepact.server.rest.door import catalog_named, default_warehouse
+from lakepact.server.ui.activity import Shows
 from lakepact.server.ui.receipts import Documents
 from lakepact.server.ui.timeline import Timeline
 
@@ -98,8 +101,11 @@ class Sized:
 
 
 class Windows:
-    def __init__(self, catalogs: Mapping[str, Catalog], default: str, rows: DeltaRows | None = None) -> None:
+    def __init__(
+        self, catalogs: Mapping[str, Catalog], default: str, rows: DeltaRows | None = None, trail: Trail | None = None
+    ) -> None:
         self._catalogs = catalogs
+        self._trail = trail or Trail()
         self.default = default
         self.rows = rows
         self.documents = Documents()
@@ -131,12 +137,16 @@ class Windows:
         may = [one for one in found if (await one.grants.rights(principal)).everywhere is not None]
         return may or [await self.catalog(self.default_of(principal), principal)]
 
-    async def may_end(self, catalog: Catalog, record: TransactionRecord, principal: Principal) -> bool:
-        """Whether this principal may abort or renew this transaction: one's own, or with manage on the warehouse."""
-        if principal.name is not None and record.properties.get(PRINCIPAL) == principal.name:
-            return True
-        role = (await catalog.grants.rights(principal)).everywhere
-        return role is not None and role >= Role.MANAGE
+    async def shows(self, catalog: Catalog, principal: Principal) -> Shows:
+        """Which transactions this principal may look at: one's own, and those that are committed: tables show them.
+        What others have not committed is for those who manage the warehouse."""
+        if (await catalog.grants.rights(principal)).everywhere is Role.MANAGE:
+            return lambda record: True
+        return lambda record: record.state is State.COMMITTED or owner_of(record) == principal.name
+
+    def acting(self, catalog: Catalog, principal: Principal) -> Catalog:
+        """The catalog for what changes something: rights are checked, and it is noted who did it."""
+        return seen_by(catalog, principal, self._trail)
 
     # --- namespaces ---
 
@@ -208,7 +218,7 @@ class Windows:
         """What a name stands for. Raises `NoSuchTable`."""
         if not identifier.name or not all(identifier.namespace):
             raise NoSuchTable(f"Table or view does not exist: {shown(identifier)}")
-        pointer = await catalog.find(identifier)
+        pointer = await catalog.names.find(catalog.cells, identifier)
         if pointer is None:
             raise NoSuchTable(f"Table or view does not exist: {shown(identifier)}")
         return pointer

@@ -101,7 +101,7 @@ class Lineage:
         if not namespace or not all((*namespace, last)):
             return None
         try:
-            return await catalog.find(Identifier(tuple(namespace), last))
+            return await catalog.names.find(catalog.cells, Identifier(tuple(namespace), last))
         except LakepactError:
             return None
 

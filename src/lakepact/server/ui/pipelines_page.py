@@ -67,7 +67,8 @@ class PipelinePages:
         before = parse_transaction_id(asked) if asked else None
         pipeline = request.query.get("pipeline") or None
         runs = await self._runs.newest(catalog, before=before, pipeline=pipeline)
-        others = await self._runs.without_report(catalog, runs.found) if before is None else []
+        shows = await self._windows.shows(catalog, request.principal)
+        others = await self._runs.without_report(catalog, shows, runs.found) if before is None else []
         shown = [one for one in others if pipeline is None or one.pipeline == pipeline]
         found = sorted((*shown, *runs.found), key=lambda run: run.transaction_id, reverse=True)
         following = runs.following and self._links.pipelines(warehouse, pipeline=pipeline, before=runs.following)
@@ -102,7 +103,8 @@ class PipelinePages:
         warehouse = request.params["warehouse"]
         catalog = await self._windows.catalog(warehouse, request.principal)
         transaction_id = parse_transaction_id(request.params["transaction"])
-        run = await self._runs.one(catalog, transaction_id)
+        shows = await self._windows.shows(catalog, request.principal)
+        run = await self._runs.one(catalog, shows, transaction_id)
         if run is None:
             raise NoSuchTransaction(f"there is no run of a pipeline with transaction {transaction_id} in {warehouse}")
         report = run.report

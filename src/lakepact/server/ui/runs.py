@@ -66,15 +66,15 @@ class RunReports:
                     return Runs(found[:limit], str(found[limit - 1].transaction_id))
         return Runs(found, None)
 
-    async def without_report(self, catalog: Catalog, known: Sequence[Run]) -> list[Run]:
+    async def without_report(self, catalog: Catalog, shows: activity.Shows, known: Sequence[Run]) -> list[Run]:
         """Runs that are under way, and those that ended lately without a word."""
-        under_way, _ = await activity.undecided_records(catalog)
-        ended = await activity.recent(catalog, states=(State.ABORTED, State.FAILED), limit=50)
+        under_way, _ = await activity.undecided_records(catalog, shows)
+        ended = await activity.recent(catalog, shows, states=(State.ABORTED, State.FAILED), limit=50)
         told = {run.transaction_id for run in known}
         records = [*reversed(under_way), *ended.records]
         return [_of_record(one) for one in records if PIPELINE in one.properties and one.id not in told]
 
-    async def one(self, catalog: Catalog, transaction_id: TransactionId) -> Run | None:
+    async def one(self, catalog: Catalog, shows: activity.Shows, transaction_id: TransactionId) -> Run | None:
         """A run, by its report, or else by what its transaction says."""
         name = report_name(transaction_id)
         document = (await self._documents.read(catalog, [name])).get(name)
@@ -82,7 +82,7 @@ class RunReports:
         if document is not None:
             found = run_of(transaction_id, document)
             return Run(found.transaction_id, found.pipeline, found.run_id, found.state, found.report, record)
-        if record is None or not belongs_to(record, catalog.warehouse.name):
+        if record is None or not belongs_to(record, catalog.warehouse.name) or not shows(record):
             return None
         source = (record.answer or {}).get("source") or {}
         if PIPELINE not in record.properties and source.get("kind") != PIPELINE:

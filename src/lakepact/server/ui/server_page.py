@@ -99,8 +99,9 @@ class ServerPages:
         if reason is not None:
             body.append(alert("This server gets no traffic now", reason))
             return Page("Overview", body, warehouse=warehouse)
-        under_way, more = await activity.undecided_records(default)
-        ended = await activity.recent(default, states=(State.COMMITTED,), limit=8)
+        shows = await self._windows.shows(default, request.principal)
+        under_way, more = await activity.undecided_records(default, shows)
+        ended = await activity.recent(default, shows, states=(State.COMMITTED,), limit=8)
         rates = self._samples.rates()
         body += [
             figures(

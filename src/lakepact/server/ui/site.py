@@ -10,6 +10,7 @@ import structlog
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.errors import NotFound
+from lakepact.catalog.trail import Trail
 from lakepact.delta.ports import DeltaRows
 from lakepact.server.auth.wiring import Auth
 from lakepact.server.http import Request, Response
@@ -47,9 +48,10 @@ class Site:
         *,
         base_path: str = "",
         rows: DeltaRows | None = None,
+        trail: Trail | None = None,
     ) -> None:
         links = Links(base_path)
-        windows = Windows(catalogs, default_warehouse, rows)
+        windows = Windows(catalogs, default_warehouse, rows, trail)
         self._frame = Frame(links, windows.warehouses_of, default_warehouse)
         self._account = AccountPages(auth.sessions, auth.guard, links, self._frame)
         self._catalog = CatalogPages(windows, links)

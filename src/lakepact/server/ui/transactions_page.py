@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lakepact.catalog import Catalog
+from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.history import source_text
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange
@@ -13,7 +14,6 @@ from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import State, TransactionRecord
-from lakepact.server.auth.errors import NotAllowed
 from lakepact.server.auth.sessions import CSRF_FIELD, Sessions
 from lakepact.server.http import Request, Response
 from lakepact.server.rest.errors import NoSuchTransaction
@@ -73,8 +73,9 @@ class TransactionPages:
         warehouse = request.params["warehouse"]
         catalog = await self._windows.catalog(warehouse, request.principal)
         state, before = _state(request), _before(request)
-        under_way, more = await activity.undecided(catalog) if before is None else ([], False)
-        ended = await activity.recent(catalog, states=[state] if state else activity.DECIDED, before=before)
+        shows = await self._windows.shows(catalog, request.principal)
+        under_way, more = await activity.undecided(catalog, shows) if before is None else ([], False)
+        ended = await activity.recent(catalog, shows, states=[state] if state else activity.DECIDED, before=before)
         following = ended.following and self._links.transactions(warehouse, state=state, before=ended.following)
         menu = tabs(
             [
@@ -105,12 +106,11 @@ class TransactionPages:
         warehouse = catalog.warehouse.name
         looked = await activity.look_into(catalog, record)
         token = await self._sessions.csrf(request)
-        may_end = await self._windows.may_end(catalog, record, request.principal)
         changes = activity.changed_by(record) if record.state is State.COMMITTED else ()
         body = (
             heading(tag("span", record.id, class_="mono small"), state_badge(record.state), *_kind(record, changes)),
             self._notice(catalog, looked),
-            self._steps(warehouse, record, token) if may_end and not record.state.final else NOTHING,
+            self._steps(warehouse, record, token) if not record.state.final else NOTHING,
             self._moved_together(warehouse, changes) if changes else NOTHING,
             self._refusal(record),
             self._touches(warehouse, record, looked),
@@ -126,17 +126,15 @@ class TransactionPages:
 
     async def abort(self, request: Request) -> Response:
         catalog, record = await self._asked(request)
-        await self._check(request, catalog, record)
-        await catalog.transactions.abort(record.id)
+        await self._windows.acting(catalog, request.principal).transactions.abort(record.id)
         return self._back(catalog, record)
 
     async def renew(self, request: Request) -> Response:
         catalog, record = await self._asked(request)
-        await self._check(request, catalog, record)
         seconds = form_fields(request).get("seconds", "")
         if not seconds.isascii() or not seconds.isdecimal() or not 0 < int(seconds[:9]) <= 86_400:
             raise InvalidRequest("say for how many seconds, at most a day")
-        await catalog.transactions.renew(record.id, float(seconds))
+        await self._windows.acting(catalog, request.principal).transactions.renew(record.id, float(seconds))
         return self._back(catalog, record)
 
     # --- which one, and whether ---
@@ -150,11 +148,12 @@ class TransactionPages:
                 f"there is no transaction {transaction_id} in warehouse {catalog.warehouse.name}. If it was sent and "
                 f"is not here, it did not happen, or it is older than the key horizon"
             )
+        if not (await self._windows.shows(catalog, request.principal))(record):
+            raise Forbidden(
+                f"transaction {transaction_id} is somebody else's, and not committed; to look at it needs the role "
+                f"manage on warehouse {catalog.warehouse.name}"
+            )
         return catalog, record
-
-    async def _check(self, request: Request, catalog: Catalog, record: TransactionRecord) -> None:
-        if not await self._windows.may_end(catalog, record, request.principal):
-            raise NotAllowed(f"transaction {record.id} is somebody else's; you may not end or renew it")
 
     def _back(self, catalog: Catalog, record: TransactionRecord) -> Response:
         place = self._links.transaction(catalog.warehouse.name, record.id)
