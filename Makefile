@@ -61,8 +61,7 @@ proto: setup
 # A Spark session belongs to its process, and these change its settings: each file has a process of its own.
 OWN_PROCESS := $(addprefix tests/interop/test_,$(addsuffix .py,\
 	pipelines pipeline_command pipeline_guides pipeline_kills pipeline_positions pipeline_projects projections spark_credentials \
-	spark_delta \
-	spark_transactions))
+	spark_delta spark_transactions))
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
