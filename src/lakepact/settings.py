@@ -412,6 +412,12 @@ class Settings(BaseSettings):
     cached_bytes: int = _bound("cached_bytes")
     write_format: int = _bound("write_format")
 
+    @field_validator("expired_status", mode="before")
+    @classmethod
+    def _number_of_text(cls, value: object) -> object:
+        """The environment has texts only, and a choice of numbers takes none."""
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
     @field_validator("store")
     @classmethod
     def _is_url(cls, value: str) -> str:

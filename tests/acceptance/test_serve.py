@@ -93,7 +93,7 @@ def test_with_no_options_it_serves_from_a_data_folder_and_says_how_to_try_it(tmp
         try:
             assert process.stdout is not None
             # What is printed is there at once, though nobody watches on a terminal.
-            lines = [process.stdout.readline() for _ in range(6)]
+            lines = [process.stdout.readline() for _ in range(7)]
             found = re.search(r"listens on (http://127\.0\.0\.1:\d+)\n", lines[0])
             assert found, lines
             server = Running(process, found[1], log)
@@ -102,6 +102,7 @@ def test_with_no_options_it_serves_from_a_data_folder_and_says_how_to_try_it(tmp
             status, health = server.get("/health")
             assert (status, health["store"], health["warehouses"], health["ready"]) == (200, "sqlite", ["main"], True)
             assert (tmp_path / "lakepact-data" / "lakepact.db").exists()
+            assert lines[1] == f"The web page is at {server.url}/ui\n"
             for engine in ("Spark", "PyIceberg", "DuckDB"):
                 assert any(line.startswith(f"  {engine}") and server.url in line for line in lines)
             assert server.stop() == 0
