@@ -291,7 +291,7 @@ def _page_error(status: int) -> dict[str, Any]:
 
 def _statuses(route: Route, said: Operation) -> set[int]:
     """Every error that an operation of this kind can end in."""
-    if said.tag is Tag.SERVER:
+    if said.tag is Tag.SERVER and PREFIX not in route.template:
         return {500} if route.open else {401, 419, 429, 500, 503}
     if said.tag is Tag.PAGES:
         return {400, 401, 404, 419, 429, 500, 503, *said.refusals}
