@@ -96,6 +96,19 @@ async def test_the_location_of_a_dropped_table_stays_its_own(wire: Wire) -> None
     assert await dropped(wire) == []
 
 
+async def test_a_table_made_anew_in_the_folder_of_its_namesake_takes_it_over(wire: Wire) -> None:
+    await wire.namespace("db")
+    location = f"{wire.settings.warehouse}/a/place"
+    await create(wire, "t", location=location)
+    assert (await wire.delete("/namespaces/db/tables/t?purgeRequested=true")).status == 204
+    await create(wire, "t", location=location)
+    # Its folder is another's now: it can come back when that has gone, and its files are never deleted.
+    [note] = await dropped(wire)
+    assert (note["state"], note["purge"]) == ("released", False)
+    refused = await undrop(wire, {"id": note["id"], "destination": named("old")})
+    assert refused.status in (400, 409)
+
+
 async def test_a_view_comes_back(wire: Wire) -> None:
     await wire.namespace("db")
     body = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}

@@ -131,10 +131,22 @@ class Tables:
         self._warehouse.check_alone(pointer.location)
         key = self._keys.location(place)
         owner = await draft.current(key)
-        if owner is not None and owner["id"] != pointer.id:
+        if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
             # Not a 409: clients take that for a name that is taken and say so, or try the same again.
             raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
         draft.write(key, {"id": pointer.id, "location": pointer.location})
+
+    async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
+        """Whoever makes a table anew, under the name and in the folder of one that was dropped, means its folder.
+
+        The dropped one keeps its files for good, and can come back once the folder is free.
+        """
+        key = self._keys.dropped(owner_id)
+        note = await draft.current(key)
+        if note is None or note.get("purging") or Pointer.from_json(note).identifier != pointer.identifier:
+            return False
+        draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
+        return True
 
     async def _whose(self, draft: Draft, owner_id: str) -> str:
         note = await draft.current(self._keys.dropped(owner_id))
