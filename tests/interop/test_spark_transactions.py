@@ -349,7 +349,7 @@ def test_a_session_that_has_no_catalog_of_the_lake_works_too(lake: Lake, db: str
     # The same server, by a name that none of the session's catalogs is at.
     uri = lake.server.url.replace("127.0.0.1", "localhost")
     pact = lp.connect(spark, uri=uri, warehouse=WAREHOUSE)
-    assert pact.catalog == "lakepact"
+    assert pact.catalog == "lakepact_0", "the session has a catalog of the usual name"
     rows = spark.range(3).selectExpr("id", "'x' AS name")
     with pact.transaction(isolation="snapshot", ttl=60, properties={"team": "tests"}) as tx:
         tx.write(rows, f"{db}.t", "create")
