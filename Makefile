@@ -1,5 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
-# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes).
+# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test
+# processes; tests wait as often as they work, so one more than there are cores is right for two).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -7,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 SIM_SEEDS ?= 5000
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -66,4 +67,4 @@ OWN_PROCESS := $(addprefix tests/interop/test_,$(addsuffix .py,\
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
 		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(OWN_PROCESS)))
-	@$(if $(PYTEST_ARGS),,$(IN) $(RUN) -m pytest -n 2 --dist loadfile $(OWN_PROCESS))
+	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' $(OWN_PROCESS) | xargs -n 1 -P 2 $(RUN) -m pytest)
