@@ -46,7 +46,7 @@ PHASES = (
     *("begun", "read", "commits", "snapshots", "lineage", "files", "transactions", "checks", "tables", "waiting"),
     *("position", "committed"),
 )
-KILLED_IN = PHASES if LONG else ("committed",)
+KILLED_IN = PHASES if LONG else ("position", "committed")
 
 DRIVER = """
 import os
