@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakepact.cli import app
-from tests.interop.pipelines import name, raw  # noqa: F401
+from tests.interop.pipelines import name, raw, receipt  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -69,6 +69,8 @@ def test_the_command_runs_reports_and_says_how_it_ended_by_its_exit_code(lake: L
     assert lake.spark.conf.get("spark.sql.catalog.spark_catalog", None) is None
 
     lake.sql(f"INSERT INTO other.{raw}.copies VALUES (50, 'from outside')")
+    # History is told by receipts, which come a moment after the answer.
+    assert receipt(lake, f"{raw}.copies")
     shown = command("history", f"{raw}.copies")
     assert shown.exit_code == 0, shown.stderr
     outside, by_run = shown.stdout.split("\n\n")
