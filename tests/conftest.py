@@ -38,8 +38,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(str(figure))
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
     """All is reported. A thread or a child that does not end must not keep the run from ending."""
+    if hasattr(config, "workerinput"):
+        # One of several processes: it waits for the others, however long they take.
+        return
     faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__ or 2)
 
 
