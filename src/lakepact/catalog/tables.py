@@ -139,11 +139,15 @@ class Tables:
     async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
         """Whoever makes a table anew, under the name and in the folder of one that was dropped, means its folder.
 
-        The dropped one keeps its files for good, and can come back once the folder is free.
+        The dropped one keeps its files for good, and can come back once the folder is free. Not for Delta: there would
+        be two logs in one folder.
         """
         key = self._keys.dropped(owner_id)
         note = await draft.current(key)
-        if note is None or note.get("purging") or Pointer.from_json(note).identifier != pointer.identifier:
+        if note is None or note.get("purging") or pointer.kind is not Kind.TABLE:
+            return False
+        before = Pointer.from_json(note)
+        if (before.kind, before.identifier) != (pointer.kind, pointer.identifier):
             return False
         draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
         return True
