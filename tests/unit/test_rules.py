@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lakepact.access import Principal, Role, Scope
 from lakepact.access.rules import ALL, NOTHING, RULES, higher, holder, holders_of, principal_of, rights_of
 from lakepact.catalog.catalog import Catalog
-from lakepact.catalog.guarded import GuardedCatalog, GuardedOperations
+from lakepact.catalog.guarded import GuardedOperations
+from lakepact.catalog.guarded_catalog import GuardedCatalog
 from lakepact.catalog.guarded_transactions import GuardedOverlay, GuardedTransactions
 from lakepact.catalog.operations import Operations
 from lakepact.catalog.overlay import Overlay

@@ -15,7 +15,8 @@ from lakepact.catalog.edits import Digest, DocumentAt, NewDocument, TableEdit
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.files import parsed
 from lakepact.catalog.grants import pointer_key
-from lakepact.catalog.guarded import Guard, GuardedOperations, PlanCheck, made_by
+from lakepact.catalog.guard import Guard, PlanCheck, made_by
+from lakepact.catalog.guarded import GuardedOperations
 from lakepact.catalog.keys import family_of, levels_of
 from lakepact.catalog.namespaces import MARK
 from lakepact.catalog.needs import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lakepact.access import Principal
 from lakepact.catalog.catalog import Catalog
-from lakepact.catalog.guarded import Guard, GuardedCatalog
+from lakepact.catalog.guard import Guard
+from lakepact.catalog.guarded_catalog import GuardedCatalog
 from lakepact.catalog.guarded_transactions import GuardedTransactions
 from lakepact.catalog.trail import Trail
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,10 +11,23 @@ import typer
 from lakepact.catalog import Catalog, CatalogSettings, Watch
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Mirrored
-from lakepact.cli.options import Json, StoreUrl, Token, Uri, WarehouseName, connected, pairs, with_store
+from lakepact.cli.options import (
+    Json,
+    Master,
+    SparkSettings,
+    StoreUrl,
+    Token,
+    Uri,
+    WarehouseName,
+    connected,
+    pairs,
+    seconds,
+    spark_master,
+    with_store,
+)
 from lakepact.cli.output import console, print_json, print_rows
 from lakepact.cli.upkeep import MOST_PASSES
-from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.errors import InvalidSetting
 from lakepact.kernel.ports import BlobStore, CellStore
 from lakepact.mirrors import Mirrors
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
@@ -26,8 +38,6 @@ from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSetti
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would go, and why.")]
 _DEFAULT: Final = (Class.RECORDS, Class.DROPPED, Class.ABANDONED)
 _SHOWN: Final = 100
-_AGE: Final = re.compile(r"(\d+)([smhd])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 gc_app = typer.Typer(help="Delete what nobody needs any more.", invoke_without_command=True)
 
@@ -67,12 +77,8 @@ def orphans(
     uri: Uri = None,
     warehouse: WarehouseName = None,
     token: Token = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Where Spark runs. Default: local[*], or what spark-submit says.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
+    master: Master = None,
+    conf: SparkSettings = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="Access to files, such as s3.endpoint; repeatable."),
@@ -80,7 +86,11 @@ def orphans(
     json: Json = False,
 ) -> None:
     """Search the folders of all tables, on Spark, for files that nothing leads to, and delete them."""
-    older_than_s, settings, options = _seconds(older_than), pairs("--conf", conf), pairs("--option", option)
+    older_than_s, settings, options = (
+        seconds("--older-than", older_than),
+        pairs("--conf", conf),
+        pairs("--option", option),
+    )
     lake = connected(uri, warehouse, token)
     try:
         from lakepact.spark.jobs.orphans import Wish, search
@@ -88,7 +98,7 @@ def orphans(
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
     wish = Wish(older_than_s, dry_run=dry_run, unsafe_any_age=unsafe_any_age, options=options)
-    with plain_session(master, "lakepact gc orphans", settings) as spark:
+    with plain_session(spark_master(master), "lakepact gc orphans", settings) as spark:
         found = search(spark, lake, wish)
     if json:
         print_json(found)
@@ -200,10 +210,3 @@ async def catalogs_of(settings: Settings, store: CellStore) -> AsyncIterator[Map
             owner = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
             watch.mirrors = Mirrors(catalogs, rows, clock, owner=owner)
         yield catalogs
-
-
-def _seconds(age: str) -> float:
-    found = _AGE.fullmatch(age.strip())
-    if found is None:
-        raise InvalidRequest(f"{age!r} is no age; write a number and s, m, h or d, as in 7d")
-    return float(int(found[1]) * _UNITS[found[2]])

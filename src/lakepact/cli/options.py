@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Final, TypeAlias, TypeVar
 
@@ -22,6 +24,11 @@ T = TypeVar("T")
 JSON_ASKED_FOR = "lakepact.json"
 
 _RETRY: Final = Retry(attempts=5, deadline_s=20.0)
+_TIME: Final = re.compile(r"(\d{1,9})([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit has started this process: then the master is its business."""
+
 """Somebody waits at the terminal."""
 
 
@@ -62,6 +69,16 @@ Token: TypeAlias = Annotated[
     ),
 ]
 
+Master: TypeAlias = Annotated[
+    str | None, typer.Option("--master", help="Where Spark runs. Default: local[*], or what spark-submit says.")
+]
+JarsFolder: TypeAlias = Annotated[
+    str | None, typer.Option("--jars", metavar="DIR", help="A folder with the runtimes, if no registry is reached.")
+]
+SparkSettings: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
+]
+
 InTransaction: TypeAlias = Annotated[
     str | None, typer.Option("--transaction", metavar="ID", help="Work inside this open transaction.")
 ]
@@ -99,6 +116,19 @@ def pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
             raise InvalidRequest(f"{option} {text!r} is not name=value")
         found[name] = value
     return found
+
+
+def seconds(option: str, text: str) -> float:
+    """A time as people write it: `30s`, `15m`, `36h`, `7d`."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise InvalidRequest(f"{option} {text!r} is no time: write a number and s, m, h or d, as in 15m")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def spark_master(asked: str | None) -> str | None:
+    """Where Spark runs. None: where spark-submit says."""
+    return asked or (None if _SUBMITTED in os.environ else "local[*]")
 
 
 def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]]) -> T:

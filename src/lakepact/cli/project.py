@@ -1,26 +1,33 @@
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
+from lakepact.cli.options import (
+    JarsFolder,
+    Json,
+    Master,
+    SparkSettings,
+    Token,
+    Uri,
+    WarehouseName,
+    connected,
+    pairs,
+    seconds,
+    spark_master,
+)
 from lakepact.cli.output import print_json
-from lakepact.cli.run import spark_master
 from lakepact.client import Conflict, Lake, Unavailable, Unknown
 from lakepact.errors import InvalidRequest, InvalidSetting
 
 if TYPE_CHECKING:
     from lakepact.spark import SparkLake
     from lakepact.spark.jobs.projections import Projected
-
-_EVERY: Final = re.compile(r"(\d+)([smhd])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def project(
@@ -40,19 +47,15 @@ def project(
     uri: Uri = None,
     warehouse: WarehouseName = None,
     token: Token = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Where Spark runs. Default: local[*], or what spark-submit says.")
-    ] = None,
-    jars: Annotated[
-        str | None, typer.Option("--jars", metavar="DIR", help="A folder with the runtimes, if no registry is reached.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
+    master: Master = None,
+    jars: JarsFolder = None,
+    conf: SparkSettings = None,
     json: Json = False,
 ) -> None:
     """Bring the tables of namespace lakepact up to date: what changed, when, by whom, and from what."""
-    pause_s = None if every is None else seconds(every)
+    pause_s = None if every is None else seconds("--every", every)
+    if pause_s == 0:
+        raise InvalidRequest(f"--every {every} is no pause: write 30s, 15m, 1h or 1d")
     settings = pairs("--conf", conf)
     with connected(uri, warehouse, token) as lake, _spark_lake(lake, token, master, jars, settings) as spark_lake:
         from lakepact.spark.jobs.projections import project as run
@@ -70,13 +73,6 @@ def project(
                 return
             full = False
             time.sleep(max(0.0, pause_s - (time.monotonic() - began)))
-
-
-def seconds(text: str) -> float:
-    found = _EVERY.fullmatch(text)
-    if found is None or int(found[1]) == 0:
-        raise InvalidRequest(f"--every {text!r} is no time: write 30s, 15m, 1h or 1d")
-    return float(int(found[1]) * _SECONDS[found[2]])
 
 
 @contextmanager

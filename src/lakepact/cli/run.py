@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,7 +11,18 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakepact.cli.graph import Params
-from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
+from lakepact.cli.options import (
+    JarsFolder,
+    Json,
+    Master,
+    SparkSettings,
+    Token,
+    Uri,
+    WarehouseName,
+    connected,
+    pairs,
+    spark_master,
+)
 from lakepact.cli.output import console, print_json, print_rows, report
 from lakepact.client import Lake
 from lakepact.client.machine import ThisMachine, new_id
@@ -27,8 +37,6 @@ if TYPE_CHECKING:
     from lakepact.pipelines.runner import Event
 
 _PROJECTS: Final = (".yml", ".yaml")
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit has started this process: then the master is its business."""
 
 
 def run(
@@ -53,15 +61,9 @@ def run(
     uri: Uri = None,
     warehouse: WarehouseName = None,
     token: Token = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Where Spark runs. Default: local[*], or what spark-submit says.")
-    ] = None,
-    jars: Annotated[
-        str | None, typer.Option("--jars", metavar="DIR", help="A folder with the runtimes, if no registry is reached.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-    ] = None,
+    master: Master = None,
+    jars: JarsFolder = None,
+    conf: SparkSettings = None,
     json: Json = False,
 ) -> None:
     """Run a pipeline as one transaction: all of its tables are published, or none."""
@@ -115,11 +117,6 @@ def run(
         if own:
             spark.stop()
     _shown_as(result, json)
-
-
-def spark_master(asked: str | None) -> str | None:
-    """Where Spark runs. None: where spark-submit says."""
-    return asked or (None if _SUBMITTED in os.environ else "local[*]")
 
 
 def _project(

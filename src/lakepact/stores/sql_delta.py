@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, runtime_checkable
 from typing import Protocol as TypedProtocol
@@ -56,7 +57,7 @@ def delta_rows(store: CellStore) -> DeltaRows | None:
     return store.delta if isinstance(store, KeepsRows) else None
 
 
-class EndsMirrors:
+class EndsMirrors(ABC):
     """How the turn of a mirror may end, beside success. What both databases mean by it."""
 
     async def mirror_failed(
@@ -68,11 +69,11 @@ class EndsMirrors:
     async def mirror_conflict(self, engine: str, owner: str, table_id: str, error: str) -> bool:
         return await self._ended(engine, owner, table_id, shortened(error), MirrorState.CONFLICT, 0)
 
+    @abstractmethod
     async def _ended(
         self, engine: str, owner: str, table_id: str, error: str, state: MirrorState, next_attempt_ms: int
     ) -> bool:
         """Note it and end the lease, if the lease is still the owner's."""
-        raise NotImplementedError
 
 
 # --- what is written ---

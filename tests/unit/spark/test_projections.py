@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakepact.cli.project import seconds
+from lakepact.cli.options import seconds
+from lakepact.cli.project import project
 from lakepact.client.state import Document
 from lakepact.errors import InvalidRequest
 from lakepact.spark.jobs.projections.layout import is_day, last_closed
@@ -63,10 +64,12 @@ def test_a_position_comes_back_as_it_was_and_one_of_another_release_is_refused()
 
 
 def test_how_often_it_runs() -> None:
-    assert [seconds(text) for text in ("30s", "15m", "2h", "1d")] == [30, 900, 7_200, 86_400]
-    for wrong in ("", "15", "0m", "m", "1.5h", "15 m"):
+    assert [seconds("--every", text) for text in ("30s", "15m", "2h", "1d")] == [30, 900, 7_200, 86_400]
+    for wrong in ("", "15", "m", "1.5h", "15 m"):
         with pytest.raises(InvalidRequest, match="15m"):
-            seconds(wrong)
+            seconds("--every", wrong)
+    with pytest.raises(InvalidRequest, match="no pause"):
+        project(every="0m")
 
 
 def test_the_page_names_every_table(root: Path) -> None:

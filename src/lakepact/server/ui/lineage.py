@@ -98,10 +98,8 @@ class Lineage:
 
     async def _find(self, catalog: Catalog, name: str) -> Pointer | None:
         *namespace, last = name.split(".")
-        if not namespace or not all((*namespace, last)):
-            return None
         try:
-            return await catalog.names.find(catalog.cells, Identifier(tuple(namespace), last))
+            return await self._windows.find(catalog, Identifier(tuple(namespace), last))
         except LakepactError:
             return None
 

@@ -1,0 +1,247 @@
+"""One principal at the door of a warehouse: what a change needs is looked at on every attempt, and its end is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from lakepact.access import Principal, Rights, Role, Scope
+from lakepact.access.rules import user
+from lakepact.catalog.catalog import Catalog
+from lakepact.catalog.delta_tables import DeltaCommit
+from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
+from lakepact.catalog.keys import family_of
+from lakepact.catalog.names import Reads
+from lakepact.catalog.needs import (
+    Asking,
+    InNamespace,
+    Look,
+    Needs,
+    OnId,
+    OnThing,
+    check_all,
+    names_in,
+)
+from lakepact.catalog.operations import Operations
+from lakepact.catalog.overlay import Overlay
+from lakepact.catalog.places import Places
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
+from lakepact.catalog.trail import Entry, Outcome, Trail
+from lakepact.catalog.work import Call, Done, Draft
+from lakepact.errors import Contended, OutcomeUnknown, StoreUnavailable
+from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Commit, Identifier
+from lakepact.kernel.keys import segments_of
+from lakepact.kernel.model import State, Write
+
+T = TypeVar("T")
+
+_POINTERS: Final = frozenset(FAMILIES.values())
+
+
+class Guard:
+    """One principal at the door of one warehouse."""
+
+    def __init__(self, catalog: Catalog, principal: Principal, trail: Trail) -> None:
+        self.catalog = catalog
+        self.principal = principal
+        self.trail = trail
+
+    def look(self, scope: Operations, cells: Reads | None = None) -> Look:
+        together = not isinstance(scope, Overlay)
+        return Look(scope.cells if cells is None else cells, self.catalog.grants, self.principal, together=together)
+
+    def asking(self, scope: Operations, rights: Rights, left: Mapping[str, tuple[str, ...]] | None = None) -> Asking:
+        parts = self.catalog.parts
+        return Asking(self.principal, rights, parts.keys, scope.names, parts.store, parts.warehouse.name, left or {})
+
+    async def now(self, scope: Operations) -> Asking:
+        """With the rights as they are now."""
+        return self.asking(scope, await self.catalog.grants.rights(self.principal))
+
+    async def needs(self, scope: Operations, needs: Needs) -> None:
+        """Check these by themselves, for what is not a plan."""
+        look = self.look(scope)
+        likely = [key for one in names_in(needs) if (key := scope.names.likely_key(one)) is not None]
+        if likely:
+            await look.read(*likely)
+        await check_all(needs, look, self.asking(scope, await look.rights()))
+
+    # --- changes ---
+
+    async def change(
+        self,
+        scope: Operations,
+        call: Call,
+        needs: Needs,
+        perform: Callable[[Call], Awaitable[Done]],
+        *,
+        commits: Sequence[Commit] = (),
+        delta: Sequence[DeltaCommit] = (),
+        detail: JsonObject | None = None,
+    ) -> Done:
+        """Do this if all needs are met, whether it happens now or has happened before."""
+        check = PlanCheck(self, scope, needs, commits, delta)
+
+        async def guarded() -> Done:
+            try:
+                done = await perform(replace(call, guard=check))
+            except Refusal:
+                if call.keyed:
+                    # It may be the answer to an earlier request, which was somebody's to hear then.
+                    await self._again(scope, call, needs, check)
+                raise
+            if done.replayed:
+                await self._again(scope, call, needs, check)
+            return done
+
+        return await self.noted(call, needs, guarded, detail, check)
+
+    async def _again(self, scope: Operations, call: Call, needs: Needs, check: PlanCheck) -> None:
+        asking = self.asking(scope, await self.catalog.grants.rights(self.principal), await self._left(scope, call))
+        with check.judging():
+            await check_all(needs, scope.cells, asking)
+
+    async def _left(self, scope: Operations, call: Call) -> dict[str, tuple[str, ...]]:
+        """What the earlier request was about: by now it may be renamed or gone."""
+        store = self.catalog.parts.store
+        if isinstance(scope, Overlay):
+            record = await store.lookup(scope.id)
+            if record is None or record.state is not State.OPEN:
+                return {}
+            writes = (await store.contents(scope.id)).writes
+        else:
+            record = await store.lookup(call.transaction_id)
+            writes = record.writes if record is not None else ()
+        found: dict[str, tuple[str, ...]] = {}
+        for write in writes:
+            if family_of(write.key) in _POINTERS:
+                thing = Scope.thing(family_of(write.key), segments_of(write.key)[-1])
+                found[thing.text] = tuple(write.value["namespace"]) if write.value is not None else ()
+            elif family_of(write.key) == "dropped" and write.value is not None:
+                thing = Scope.thing(FAMILIES[Kind(write.value["kind"])], segments_of(write.key)[-1])
+                found[thing.text] = tuple(write.value["namespace"])
+        return found
+
+    # --- the audit trail ---
+
+    async def noted(
+        self,
+        call: Call,
+        needs: Needs,
+        work: Callable[[], Awaitable[T]],
+        detail: JsonObject | None = None,
+        check: PlanCheck | None = None,
+    ) -> T:
+        """Do it, and note who asked for what and what came of it."""
+        try:
+            result = await work()
+        except (Contended, StoreUnavailable):
+            # Nothing has happened yet, and the client sends it again.
+            raise
+        except Exception as error:
+            denied = check is not None and check.denied
+            self.note(call, needs, Outcome.DENIED if denied else outcome_of(error), str(error), detail)
+            raise
+        self.note(call, needs, Outcome.APPLIED, None, detail)
+        return result
+
+    def note(
+        self, call: Call, needs: Needs, outcome: Outcome, reason: str | None = None, detail: JsonObject | None = None
+    ) -> None:
+        by_id = {"ids": ",".join(one.id for one in needs if isinstance(one, OnId))}
+        entry = Entry(
+            at_ms=self.catalog.parts.clock.now_ms(),
+            account=self.principal.account,
+            principal=self.principal.name,
+            operation=call.operation,
+            outcome=outcome,
+            tables=tuple(names_in(needs)),
+            namespaces=tuple(one.namespace for one in needs if isinstance(one, InNamespace)),
+            transaction_id=call.transaction_id,
+            reason=reason[:500] if reason is not None else None,
+            client=call.source.get("client"),
+            detail={**(detail or {}), **(by_id if by_id["ids"] else {})} or None,
+        )
+        self.trail.note(self.catalog.warehouse.name, entry)
+
+    def note_read(self, scope: Operations, operation: str, tables: Sequence[Identifier]) -> None:
+        if self.trail.reads:
+            call = Call(scope.new_id(), operation)
+            self.note(call, [OnThing(one, Kind.TABLE, Role.READ) for one in tables], Outcome.APPLIED)
+
+
+def made_by(rights: Rights, writes: Iterable[Write]) -> list[Scope]:
+    """The tables and views among these writes that are new, and that whoever has these rights does not manage yet."""
+    pointers = [
+        Pointer.from_json(write.value)
+        for write in writes
+        if write.value is not None and write.revision == 0 and family_of(write.key) in _POINTERS
+    ]
+    return [scope_of(one) for one in pointers if rights.on_namespace(one.identifier.namespace) is not Role.MANAGE]
+
+
+@dataclass(slots=True)
+class PlanCheck:
+    """Looks at every attempt of one change."""
+
+    guard: Guard
+    scope: Operations
+    needs: Needs
+    commits: Sequence[Commit] = ()
+    delta: Sequence[DeltaCommit] = ()
+    denied: bool = field(default=False, init=False)
+    """Whether it was the rights that were missing, whatever the answer says."""
+
+    _asking: Asking | None = field(default=None, init=False)
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        try:
+            yield
+        except (Forbidden, Refusal):
+            self.denied = True
+            raise
+
+    async def before(self, draft: Draft) -> None:
+        look = self.guard.look(self.scope, draft)
+        names = self.scope.names
+        # What the plan reads first is read with the grants, and is in the draft then.
+        await look.read(*(key for one in names_in(self.needs) if (key := names.likely_key(one)) is not None))
+        self._asking = self.guard.asking(self.scope, await look.rights())
+        with self.judging():
+            await check_all(self.needs, draft, self._asking)
+            if self._asking.rights.everywhere is not Role.MANAGE:
+                # Before the plan: whether a place is taken is not for everybody to know.
+                await self._places(self._asking).check_moves(draft, self.commits)
+
+    async def after(self, draft: Draft) -> None:
+        asking = self._asking
+        assert asking is not None, "before comes first"
+        if asking.rights.everywhere is Role.MANAGE:
+            return
+        with self.judging():
+            self._places(asking).check(draft, self.commits, self.delta)
+        if not isinstance(self.scope, Overlay):
+            # In the same commit. What is made inside a transaction is theirs when that is published.
+            made = made_by(asking.rights, draft.planned_writes)
+            if made:
+                await self.guard.catalog.grants.give(draft, made, user(self.guard.principal.name or ""))
+
+    def _places(self, asking: Asking) -> Places:
+        parts = self.guard.catalog.parts
+        return Places(parts.warehouse, parts.keys, asking)
+
+
+def outcome_of(error: Exception) -> Outcome:
+    match error:
+        case Forbidden():
+            return Outcome.DENIED
+        case OutcomeUnknown():
+            return Outcome.UNKNOWN
+        case AnswerLost():
+            return Outcome.APPLIED
+        case _:
+            return Outcome.REFUSED
