@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lakepact.catalog import Catalog, CatalogSettings, Watch
-from lakepact.catalog.warehouse import Warehouse
-from lakepact.catalog.watch import Mirrored
 from lakepact.cli.options import (
     Json,
     Master,
@@ -23,17 +17,16 @@ from lakepact.cli.options import (
     pairs,
     seconds,
     spark_master,
-    with_store,
+    with_catalogs,
 )
 from lakepact.cli.output import console, print_json, print_rows
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
-from lakepact.kernel.ports import BlobStore, CellStore
-from lakepact.mirrors import Mirrors
-from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.settings import Settings
-from lakepact.stores import delta_rows, open_blobs
 from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSettings, Report
+
+if TYPE_CHECKING:
+    from lakepact.server.app import WithoutServer
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would go, and why.")]
 _DEFAULT: Final = (Class.RECORDS, Class.DROPPED, Class.ABANDONED)
@@ -86,11 +79,8 @@ def orphans(
     json: Json = False,
 ) -> None:
     """Search the folders of all tables, on Spark, for files that nothing leads to, and delete them."""
-    older_than_s, settings, options = (
-        seconds("--older-than", older_than),
-        pairs("--conf", conf),
-        pairs("--option", option),
-    )
+    older_than_s = seconds("--older-than", older_than)
+    settings, options = pairs("--conf", conf), pairs("--option", option)
     lake = connected(uri, warehouse, token)
     try:
         from lakepact.spark.jobs.orphans import Wish, search
@@ -122,23 +112,22 @@ def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, 
     settings = Settings.load(store=store_url)
     report = Report()
 
-    async def work(store: CellStore) -> dict[str, int]:
-        async with catalogs_of(settings, store) as catalogs:
-            for catalog in catalogs.values():
-                await Collector(catalog, collector_settings(settings)).run(
-                    [one for one in classes if one in CLASSES], report, dry_run=dry_run
-                )
+    async def work(opened: WithoutServer) -> dict[str, int]:
+        for catalog in opened.catalogs.values():
+            await Collector(catalog, collector_settings(settings)).run(
+                [one for one in classes if one in CLASSES], report, dry_run=dry_run
+            )
         records = {"trimmed": 0, "deleted": 0}
         if Class.RECORDS in classes and not dry_run:
             for _ in range(MOST_PASSES):
-                done = await store.collect()
+                done = await opened.store.collect()
                 records["trimmed"] += done.trimmed
                 records["deleted"] += done.deleted
                 if not done.more:
                     break
         return records
 
-    records = with_store(settings, work)
+    records = with_catalogs(settings, work)
     if json:
         print_json(
             {
@@ -176,37 +165,3 @@ def _print(report: Report, records: Mapping[str, int], classes: Sequence[Class],
 
 def collector_settings(settings: Settings) -> CollectorSettings:
     return CollectorSettings(settings.drop_retention_s, settings.abandoned_retention_s)
-
-
-class _WithMirrors(Watch):
-    """Knows what mirrors show, and does not keep them in step."""
-
-    def __init__(self) -> None:
-        self.mirrors: Mirrors | None = None
-
-    async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
-        return () if self.mirrors is None else await self.mirrors.shown(warehouse)
-
-
-@asynccontextmanager
-async def catalogs_of(settings: Settings, store: CellStore) -> AsyncIterator[Mapping[str, Catalog]]:
-    rows, tasks, clock, rng, watch = delta_rows(store), AsyncioTasks(), SystemClock(), SystemRng(), _WithMirrors()
-    async with AsyncExitStack() as stack:
-        catalogs: dict[str, Catalog] = {}
-        for name, place in settings.places().items():
-            blobs: BlobStore = await open_blobs(place.url, place.options)
-            stack.push_async_callback(blobs.close)
-            limits = CatalogSettings(
-                cache_bytes=settings.metadata_cache_bytes,
-                mirrors=settings.mirrors_of(name),
-                drop_retention_s=settings.drop_retention_s,
-                longest_transaction_s=settings.max_ttl_s,
-            )
-            catalogs[name] = Catalog(
-                Warehouse(name, place.url), store, blobs, clock, rng, tasks, limits, rows=rows, watch=watch
-            )
-        stack.push_async_callback(tasks.drain)
-        if rows is not None:
-            owner = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
-            watch.mirrors = Mirrors(catalogs, rows, clock, owner=owner)
-        yield catalogs

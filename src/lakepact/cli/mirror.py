@@ -1,27 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakepact.catalog import Catalog, CatalogSettings
-from lakepact.catalog.warehouse import Warehouse
-from lakepact.cli.options import Json, StoreUrl, with_store
+from lakepact.cli.options import Json, StoreUrl, with_catalogs, with_store
 from lakepact.cli.output import print_json, print_rows
 from lakepact.delta.ports import DeltaRows, MirrorRow
 from lakepact.errors import InvalidRequest, InvalidSetting
-from lakepact.kernel.ports import BlobStore, CellStore
-from lakepact.mirrors import ENGINES, Mirrors, MirrorSettings
-from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.kernel.ports import CellStore
+from lakepact.mirrors import ENGINES
+from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
-from lakepact.stores import delta_rows, open_blobs
+from lakepact.stores import delta_rows
+
+if TYPE_CHECKING:
+    from lakepact.server.app import WithoutServer
 
 TableName = Annotated[
     str | None, typer.Option("--table", metavar="TABLE", help="Only this table: its id, or namespace.name.")
@@ -57,26 +54,19 @@ def run(
     """Bring the mirrors up to date, and keep them so: the work that servers do in the background."""
     settings = Settings.load(store=store)
 
-    async def work(store: CellStore) -> list[Followed]:
-        rows = _rows(store)
-        async with _catalogs(settings, store, rows) as catalogs:
-            mirrors = Mirrors(
-                catalogs,
-                rows,
-                SystemClock(),
-                owner=f"{socket.gethostname()}-{os.getpid()}-{SystemRng().bits(32):08x}",
-                settings=mirror_settings(settings),
-            )
-            if not once:
-                mirrors.start()
-                await _asked_to_end(quiet=json)
-                await mirrors.stop()
-            else:
-                while await mirrors.turn():
-                    pass
-            return [one for one in await _status(rows, settings) if one.mirrored_version < one.current_version]
+    async def work(opened: WithoutServer) -> list[Followed]:
+        rows, mirrors = _rows(opened.store), opened.mirrors
+        assert mirrors is not None, "a store with rows has mirrors"
+        if not once:
+            mirrors.start()
+            await _asked_to_end(quiet=json)
+            await mirrors.stop()
+        else:
+            while await mirrors.turn():
+                pass
+        return [one for one in await _status(rows, settings) if one.mirrored_version < one.current_version]
 
-    behind = with_store(settings, work)
+    behind = with_catalogs(settings, work)
     if json:
         print_json({"behind": behind})
         return
@@ -144,10 +134,6 @@ async def _asked_to_end(*, quiet: bool) -> None:
     await ended.wait()
 
 
-def mirror_settings(settings: Settings) -> MirrorSettings:
-    return MirrorSettings(interval_s=settings.mirror_interval_s, max_attempts=settings.mirror_max_attempts)
-
-
 def _rows(store: CellStore) -> DeltaRows:
     rows = delta_rows(store)
     if rows is None:
@@ -155,21 +141,6 @@ def _rows(store: CellStore) -> DeltaRows:
             "this store keeps documents and has no Delta tables, so nothing to mirror; name one of SQLite or PostgreSQL"
         )
     return rows
-
-
-@asynccontextmanager
-async def _catalogs(settings: Settings, store: CellStore, rows: DeltaRows) -> AsyncIterator[Mapping[str, Catalog]]:
-    tasks = AsyncioTasks()
-    async with AsyncExitStack() as stack:
-        catalogs: dict[str, Catalog] = {}
-        for name, place in settings.places().items():
-            blobs: BlobStore = await open_blobs(place.url, place.options)
-            stack.push_async_callback(blobs.close)
-            limits = CatalogSettings(cache_bytes=settings.metadata_cache_bytes, mirrors=settings.mirrors_of(name))
-            catalogs[name] = Catalog(
-                Warehouse(name, place.url), store, blobs, SystemClock(), SystemRng(), tasks, limits, rows=rows
-            )
-        yield catalogs
 
 
 async def _status(rows: DeltaRows, settings: Settings, table_id: str | None = None) -> list[Followed]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -18,6 +18,9 @@ from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
 from lakepact.settings import Settings
 from lakepact.stores import open_store
+
+if TYPE_CHECKING:
+    from lakepact.server.app import WithoutServer
 
 T = TypeVar("T")
 
@@ -129,6 +132,17 @@ def seconds(option: str, text: str) -> float:
 def spark_master(asked: str | None) -> str | None:
     """Where Spark runs. None: where spark-submit says."""
     return asked or (None if _SUBMITTED in os.environ else "local[*]")
+
+
+def with_catalogs(settings: Settings, work: Callable[[WithoutServer], Awaitable[T]]) -> T:
+    """Open store and warehouses as a server does, do the work, close them."""
+    from lakepact.server.app import without_server
+
+    async def run() -> T:
+        async with without_server(settings) as opened:
+            return await work(opened)
+
+    return asyncio.run(run())
 
 
 def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]]) -> T:

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakepact.catalog import Catalog, CatalogSettings
-from lakepact.catalog.warehouse import Warehouse
-from lakepact.cli.options import Json, StoreUrl, with_store
+from lakepact.cli.options import Json, StoreUrl, with_catalogs
 from lakepact.cli.output import print_json
 from lakepact.errors import InvalidSetting
-from lakepact.kernel.ports import CellStore
-from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.runtime import SystemClock, SystemRng
 from lakepact.settings import Settings
-from lakepact.stores import delta_rows, open_blobs
 from lakepact.upkeep.reconcile import Depth, Reconciler
 from lakepact.upkeep.scribe import Report
+
+if TYPE_CHECKING:
+    from lakepact.server.app import WithoutServer
 
 
 def reconcile(
@@ -34,12 +31,11 @@ def reconcile(
     if not settings.receipts:
         raise InvalidSetting("receipts are switched off, so none is missing; set LAKEPACT_RECEIPTS=true to have them")
 
-    async def work(store: CellStore) -> Report:
-        async with _catalogs(settings, store) as catalogs:
-            depth = Depth(settings.reconcile_depth, settings.receipt_days, full=full, mend=mend)
-            return await Reconciler(catalogs, store, SystemClock(), SystemRng(), depth).run()
+    async def work(opened: WithoutServer) -> Report:
+        depth = Depth(settings.reconcile_depth, settings.receipt_days, full=full, mend=mend)
+        return await Reconciler(opened.catalogs, opened.store, SystemClock(), SystemRng(), depth).run()
 
-    report = with_store(settings, work)
+    report = with_catalogs(settings, work)
     if json:
         print_json(report)
     else:
@@ -65,24 +61,3 @@ def _print(report: Report) -> None:
         typer.echo(problem, err=True)
     if report.failed:
         typer.echo(f"{report.failed} could not be looked at. Run it again.", err=True)
-
-
-@asynccontextmanager
-async def _catalogs(settings: Settings, store: CellStore) -> AsyncIterator[Mapping[str, Catalog]]:
-    tasks, rows = AsyncioTasks(), delta_rows(store)
-    async with AsyncExitStack() as stack:
-        catalogs: dict[str, Catalog] = {}
-        for name, place in settings.places().items():
-            blobs = await open_blobs(place.url, place.options)
-            stack.push_async_callback(blobs.close)
-            catalogs[name] = Catalog(
-                Warehouse(name, place.url),
-                store,
-                blobs,
-                SystemClock(),
-                SystemRng(),
-                tasks,
-                CatalogSettings(),
-                rows=rows,
-            )
-        yield catalogs

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -196,6 +196,27 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             stack.push_async_callback(grpc.stop)
         return Service(asgi, routes, draining, runner, auth, grpc, catalogs, trail, stack.pop_all())
     raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutServer:
+    """Store and catalogs as a server has them, for a command that works beside any number of servers."""
+
+    store: CellStore
+    catalogs: Mapping[str, Catalog]
+    mirrors: Mirrors | None
+
+
+@asynccontextmanager
+async def without_server(settings: Settings) -> AsyncIterator[WithoutServer]:
+    """Open what the settings name, wired as in a server. Nothing goes on in the background but what follows commits."""
+    _check(settings)
+    async with AsyncExitStack() as stack:
+        opened = await _open(settings, stack)
+        catalogs, watch = _catalogs(opened)
+        if watch.receipts is not None:
+            stack.callback(watch.receipts.hurry)
+        yield WithoutServer(opened.store, catalogs, watch.mirrors)
 
 
 class _CatalogWatch(Watch):
