@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-import secrets
 import time
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
 T = TypeVar("T")
+
+_PAGE_BYTES: Final = 4_096
 
 _log = structlog.get_logger(__name__)
 
@@ -28,11 +30,24 @@ class SystemClock:
 
 
 class SystemRng:
+    """The system's randomness, fetched by the page: every call to the system lets other threads go first."""
+
+    def __init__(self) -> None:
+        self._page = b""
+        self._used = 0
+        self._process = 0
+
     def uniform(self) -> float:
         return random.random()
 
     def bits(self, count: int) -> int:
-        return secrets.randbits(count)
+        size = (count + 7) // 8
+        # A forked process must not go on with its parent's page.
+        if self._used + size > len(self._page) or self._process != os.getpid():
+            self._page, self._used, self._process = os.urandom(max(_PAGE_BYTES, size)), 0, os.getpid()
+        taken = self._page[self._used : self._used + size]
+        self._used += size
+        return int.from_bytes(taken) >> (size * 8 - count)
 
 
 class AsyncioTasks:

@@ -53,6 +53,10 @@ class Watched:
         self._count(name)
         return await self._blobs.put(name, data)
 
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            await self.put(name, data)
+
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         self._count(name)
         return await self._blobs.replace(name, data, was)

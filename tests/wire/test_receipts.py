@@ -15,6 +15,7 @@ import orjson
 from lakepact.catalog import Catalog, CatalogSettings
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.kernel.identity import TransactionId, timestamp_ms
+from lakepact.kernel.model import State, Transaction
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.stores import open_blobs, open_store
 from lakepact.upkeep.receipts import Receipts
@@ -248,6 +249,24 @@ async def test_a_warehouse_that_cannot_be_written_to_does_not_fail_a_commit(tmp_
     async with _upkeep(wire) as upkeep:
         await _to_the_end(upkeep)
     assert place_of(wire, made["metadata-location"], made["metadata"]["last-updated-ms"]).is_file()
+
+
+async def test_a_receipt_that_cannot_be_written_does_not_keep_others_of_its_batch_from_it(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        made = [await wire.table(name) for name in ("a", "b", "c")]
+    places = [place_of(wire, one["metadata-location"], one["metadata"]["last-updated-ms"]) for one in made]
+    for place in places:
+        place.unlink()
+    places[1].mkdir()
+    async with _upkeep(wire) as upkeep:
+        store = await open_store(wire.settings.store)
+        page = await store.transactions([State.COMMITTED])
+        for one in page.transactions:
+            await upkeep.later(Transaction(one.id, one.request_hash, one.writes, answer=one.answer or {}))
+        await store.close()
+        upkeep.hurry()
+    assert [place.is_file() for place in places] == [True, False, True]
 
 
 async def _to_the_end(upkeep: Receipts) -> None:

@@ -74,11 +74,12 @@ class MetadataFiles:
         """Whether this file is at hand."""
         return location in self._cached
 
-    async def table(self, location: str) -> MetadataFile:
-        return await self._load(location, tables.read)
+    async def table(self, location: str, *, look: bool = True) -> MetadataFile:
+        """`look=False`: what is at hand will do, whether or not its file is still there."""
+        return await self._load(location, tables.read, look=look)
 
-    async def view(self, location: str) -> MetadataFile:
-        return await self._load(location, views.read_view)
+    async def view(self, location: str, *, look: bool = True) -> MetadataFile:
+        return await self._load(location, views.read_view, look=look)
 
     async def raw(self, location: str) -> bytes:
         """The JSON of a file that has not been checked yet."""
@@ -105,11 +106,11 @@ class MetadataFiles:
         for location in locations:
             await self._blobs.make_folder(self._warehouse.blob_name(location))
 
-    async def _load(self, location: str, read: Callable[[object], JsonObject]) -> MetadataFile:
+    async def _load(self, location: str, read: Callable[[object], JsonObject], *, look: bool) -> MetadataFile:
         cached = self._cached.get(location)
         if cached is not None:
             self._cached.move_to_end(location)
-            if self._look_every_time and not await self._blobs.exists(cached.name):
+            if look and self._look_every_time and not await self._blobs.exists(cached.name):
                 self._forget(location)
                 raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
             self._on_cache(True)

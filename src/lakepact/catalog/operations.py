@@ -6,7 +6,7 @@ a change is committed or staged.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,6 +91,12 @@ class Parts:
         if tables > 1 and not done.replayed:
             self.watch.together(tables, (self.clock.monotonic_s() - began_s) * 1000)
         return done
+
+
+class Loads(Protocol):
+    """A way to a metadata file."""
+
+    async def __call__(self, location: str, *, look: bool) -> MetadataFile: ...
 
 
 class Performs(Protocol):
@@ -409,9 +415,10 @@ class Operations:
             raise BadRequest(f"{len(commit.updates)} updates for one table; the limit is {limit} (max_updates)")
 
 
-async def _made_by(done: Done, load: Callable[[str], Awaitable[MetadataFile]]) -> MetadataFile:
+async def _made_by(done: Done, load: Loads) -> MetadataFile:
     try:
-        return await load(done.result["metadata-location"])
+        # What was written a moment ago need not be looked for.
+        return await load(done.result["metadata-location"], look=done.replayed)
     except LakepactError as error:
         # Whatever it is, it must not sound as if nothing had happened: clients delete their files on that.
         raise AnswerLost(done.transaction_id, error) from error

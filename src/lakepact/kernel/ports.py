@@ -346,6 +346,11 @@ class BlobStore(Protocol):
         bytes; False if other bytes are there. May be retried: putting the same bytes twice is one put."""
         ...
 
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Put many, all durable on return; what is there already stays as it is. An error says nothing of any of them:
+        put them again. Cheaper than one by one, where blobs of one folder become durable together."""
+        ...
+
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         """Write these bytes in the place of those: if the blob holds exactly `was` (None: if there is no blob).
 

@@ -12,7 +12,7 @@ earlier attempt or not. So, unlike documents, blobs may use a client that retrie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
@@ -56,6 +56,14 @@ class FileBlobs:
     def _put(self, name: str, data: bytes) -> bool:
         self._check(name)
         return self._disk.create(name, data) or self._disk.read(name) == data
+
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        await self._run(lambda: self._put_all(blobs))
+
+    def _put_all(self, blobs: Mapping[str, bytes]) -> None:
+        for name in blobs:
+            self._check(name)
+        self._disk.create_all(blobs)
 
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         if was is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -47,6 +48,12 @@ class ObjectBlobs:
                 if not attempts_left:
                     raise unavailable(f"write {self._bucket.url}{name}", error) from error
         raise AssertionError("the last attempt returns or raises")
+
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        puts = await asyncio.gather(*(self.put(name, data) for name, data in blobs.items()), return_exceptions=True)
+        for put in puts:
+            if isinstance(put, BaseException):
+                raise put
 
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         if was is None:

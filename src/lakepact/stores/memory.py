@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lakepact.kernel.ports import Applied, BlobEntry, Document, DocumentEntry, Refused, WriteOutcome
 
@@ -70,6 +70,10 @@ class MemoryBlobs:
         bisect.insort(self._names, name)
         self._blobs[name] = (bytes(data), time.time_ns() // 1_000_000)
         return True
+
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            await self.put(name, data)
 
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         if was is None:

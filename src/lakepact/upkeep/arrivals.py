@@ -10,6 +10,7 @@ there would be a receipt that nobody finds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -43,6 +44,19 @@ async def put_receipt(blobs: BlobStore, clock: Clock, receipt: Receipt) -> Put:
         await put_note(blobs, clock, receipt)
         return Put.LATE if written else Put.THERE
     return Put.WRITTEN if written else Put.THERE
+
+
+async def put_receipts(blobs: BlobStore, clock: Clock, receipts: Sequence[Receipt]) -> None:
+    """Put many at once, each if there is none. An error says nothing of any of them."""
+    late = [receipt for receipt in receipts if _is_late(receipt, clock)]
+    for receipt in late:
+        await put_receipt(blobs, clock, receipt)
+    prompt = [receipt for receipt in receipts if receipt not in late] if late else receipts
+    await blobs.put_all({receipt.name: receipt.to_bytes() for receipt in prompt})
+    for receipt in prompt:
+        if _is_late(receipt, clock):
+            # The store took so long that it has become late: better one note too many.
+            await put_note(blobs, clock, receipt)
 
 
 async def put_late(blobs: BlobStore, clock: Clock, receipt: Receipt) -> Put:

@@ -16,6 +16,6 @@ async def base_of(change: CommittedChange, files: MetadataFiles) -> JsonObject |
     if location is None or change.kind != Kind.TABLE or not change.made_its_metadata:
         return None
     try:
-        return (await files.table(location)).document
+        return (await files.table(location, look=False)).document
     except (Refusal, Unreadable):
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,14 +25,14 @@ from lakepact.catalog import Catalog
 from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.pointers import Kind
-from lakepact.catalog.receipts import CommittedChange, changes_of, receipt_of
+from lakepact.catalog.receipts import CommittedChange, Receipt, changes_of, receipt_of
 from lakepact.errors import Contended, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
-from lakepact.upkeep.arrivals import put_receipt
+from lakepact.upkeep.arrivals import put_receipt, put_receipts
 from lakepact.upkeep.bases import base_of
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
@@ -49,8 +49,8 @@ _MARK_EVERY_MS: Final = 5 * _MINUTE_MS
 """Every mark leaves a record in the store, so not every pass leaves one."""
 
 _PAUSE_S: Final = 0.5
-_AT_ONCE: Final = 16
-"""Transactions whose receipts are written side by side. A disk flushes many files at the cost of one."""
+_AT_ONCE: Final = 64
+"""Transactions whose receipts are written together. A disk flushes many files of a folder at the cost of few."""
 
 _MOST_WAITING: Final = 10_000
 """Transactions whose receipts wait in memory. The receipts of those beyond are left to a pass."""
@@ -59,6 +59,15 @@ _PAGE: Final = 200
 _MOST_REMEMBERED: Final = 100_000
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The receipts of a transaction, not written yet."""
+
+    transaction_id: TransactionId
+    warehouse: str
+    receipts: Sequence[Receipt]
 
 
 @dataclass(slots=True)
@@ -93,15 +102,19 @@ class Receipts:
         """Transactions whose receipts this process has seen to: a pass need not read them again."""
 
         self._pass: _Pass | None = None
-        self._waiting: deque[Transaction] = deque()
+        self._waiting: deque[_Made] = deque()
         self._writing = False
         self._hurry = asyncio.Event()
 
-    def later(self, transaction: Transaction) -> None:
-        """See to the receipts of a committed transaction in a moment."""
+    async def later(self, transaction: Transaction) -> None:
+        """See to the receipts of a committed transaction in a moment. They are made at once, while the metadata that
+        they tell of is at hand."""
         if len(self._waiting) >= _MOST_WAITING:
             return
-        self._waiting.append(transaction)
+        made = await self._made(transaction.id, transaction.writes, transaction.answer)
+        if not isinstance(made, _Made):
+            return
+        self._waiting.append(made)
         if not self._writing:
             self._writing = True
             self._tasks.background(self._write_waiting())
@@ -116,31 +129,71 @@ class Receipts:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_PAUSE_S):
                         await self._hurry.wait()
-                while self._waiting:
-                    batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
-                    await self._tasks.all([self.write(one.id, one.writes, one.answer) for one in batch])
+                for _ in range(0, len(self._waiting), _AT_ONCE):
+                    await self._write_all([self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))])
         finally:
             self._writing = False
 
+    async def _write_all(self, batch: Sequence[_Made]) -> None:
+        """The receipts of several transactions, flushed together."""
+        try:
+            for warehouse in {one.warehouse for one in batch}:
+                receipts = [receipt for one in batch if one.warehouse == warehouse for receipt in one.receipts]
+                await put_receipts(self._catalogs[warehouse].parts.blobs, self._clock, receipts)
+                for _ in receipts:
+                    self._on_written()
+        except Exception:
+            # One of them stands in the way. Each for itself, it is told which, and why; and the others get through.
+            await self._tasks.all([self._write_one(one) for one in batch])
+        else:
+            for one in batch:
+                self._remember(one.transaction_id)
+
     async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
         """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
-        if answer.get("operation") != MARKING and (catalog := self._catalog_of(writes)) is not None:
-            changes = changes_of(writes)
-            try:
-                for change in changes:
-                    await self._write_one(catalog, change, transaction_id, len(changes), answer)
-            except (StoreUnavailable, Contended) as error:
-                self._on_failed()
-                _log.warning("a receipt could not be written yet", transaction_id=transaction_id, error=str(error))
-                return False
-            except Exception as error:
-                # One that cannot be written must not keep the others from being written.
-                self._on_failed()
-                _log.error("a receipt cannot be written", transaction_id=transaction_id, exc_info=error)
+        made = await self._made(transaction_id, writes, answer)
+        return await self._write_one(made) if isinstance(made, _Made) else made
+
+    async def _write_one(self, made: _Made) -> bool:
+        try:
+            for receipt in made.receipts:
+                # There may be one already, perhaps with fewer details. The first one stays.
+                await put_receipt(self._catalogs[made.warehouse].parts.blobs, self._clock, receipt)
+                self._on_written()
+        except Exception as error:
+            return self._failed(made.transaction_id, error)
+        self._remember(made.transaction_id)
+        return True
+
+    async def _made(
+        self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]
+    ) -> _Made | bool:
+        """The receipts to write. If there is nothing to write now: whether there never will be."""
+        catalog = self._catalog_of(writes, answer)
+        if catalog is None:
+            self._remember(transaction_id)
+            return True
+        try:
+            receipts = await self._receipts_of(catalog, transaction_id, writes, answer)
+        except Exception as error:
+            return self._failed(transaction_id, error)
+        return _Made(transaction_id, catalog.warehouse.name, receipts)
+
+    def _failed(self, transaction_id: TransactionId, error: Exception) -> bool:
+        """Whether it is of no use to try again."""
+        self._on_failed()
+        if isinstance(error, StoreUnavailable | Contended):
+            _log.warning("a receipt could not be written yet", transaction_id=transaction_id, error=str(error))
+            return False
+        # One that cannot be written must not keep the others from being written.
+        _log.error("a receipt cannot be written", transaction_id=transaction_id, exc_info=error)
+        self._remember(transaction_id)
+        return True
+
+    def _remember(self, transaction_id: TransactionId) -> None:
         self._done[transaction_id] = None
         if len(self._done) > _MOST_REMEMBERED:
             self._done.popitem(last=False)
-        return True
 
     async def catch_up(self) -> bool:
         """One page of a pass over what was committed lately: whether there is more."""
@@ -180,34 +233,36 @@ class Receipts:
         # A conflict is somebody else's mark, and as good.
         await self._store.commit(Transaction(new_id, "", (Write(MARK, ended.mark.revision, value),)))
 
-    async def _write_one(
-        self,
-        catalog: Catalog,
-        change: CommittedChange,
-        transaction_id: TransactionId,
-        tables: int,
-        answer: Mapping[str, Any],
-    ) -> None:
-        metadata = await self._metadata(catalog, change)
-        base = await base_of(change, catalog.parts.files)
-        receipt = receipt_of(
-            change, transaction_id=transaction_id, tables=tables, answer=answer, metadata=metadata, base=base
-        )
-        # False: there is one already, perhaps with fewer details. The first one stays.
-        await put_receipt(catalog.parts.blobs, self._clock, receipt)
-        self._on_written()
+    async def _receipts_of(
+        self, catalog: Catalog, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]
+    ) -> list[Receipt]:
+        changes = changes_of(writes)
+        return [
+            receipt_of(
+                change,
+                transaction_id=transaction_id,
+                tables=len(changes),
+                answer=answer,
+                metadata=await self._metadata(catalog, change),
+                base=await base_of(change, catalog.parts.files),
+            )
+            for change in changes
+        ]
 
     async def _metadata(self, catalog: Catalog, change: CommittedChange) -> JsonObject | None:
         if change.pointer is None or not change.has_new_metadata or change.kind == Kind.DELTA:
             return None
         load = catalog.parts.files.table if change.kind == Kind.TABLE else catalog.parts.files.view
         try:
-            return (await load(change.pointer.metadata_location)).document
+            return (await load(change.pointer.metadata_location, look=False)).document
         except NotFound:
             # Deleted since, as old metadata may be. What the pointer says is enough for a receipt.
             return {"last-updated-ms": change.pointer.summary.get("last-updated-ms")}
 
-    def _catalog_of(self, writes: tuple[Write, ...]) -> Catalog | None:
+    def _catalog_of(self, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> Catalog | None:
+        """Where the receipts belong. None: it leaves none."""
+        if answer.get("operation") == MARKING:
+            return None
         # Not the first one: a change of grants also writes cells that belong to no warehouse.
         names = (segments_of(write.key)[0] for write in writes)
         return next((self._catalogs[name] for name in names if name in self._catalogs), None)

@@ -40,6 +40,18 @@ async def test_other_bytes_under_the_same_name_are_turned_away(blobs: BlobStore)
     assert await blobs.get(NAME) == b"first"
 
 
+async def test_many_are_put_at_once_and_what_is_there_stays(blobs: BlobStore) -> None:
+    await blobs.put("day/2.json", b"first")
+    many = {f"day/{number}.json": b"%d" % number for number in range(40)} | {"other/day/1.json": b""}
+
+    await blobs.put_all(many)
+    await blobs.put_all(many)
+    await blobs.put_all({})
+
+    stored = {entry.name: await blobs.get(entry.name) for entry in await blobs.list("")}
+    assert stored == many | {"day/2.json": b"first"}
+
+
 async def test_a_deleted_blob_is_gone_and_its_name_is_free(blobs: BlobStore) -> None:
     await blobs.put(NAME, b"first")
 

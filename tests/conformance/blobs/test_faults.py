@@ -49,6 +49,15 @@ async def test_a_put_survives_a_passing_fault(blobs: BlobStore, server: ObjectSe
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=lambda fault: f"{fault.kind.name}-{fault.status}")
+async def test_many_puts_survive_a_passing_fault(blobs: BlobStore, server: ObjectServer, fault: Fault) -> None:
+    server.faults = [replace(fault)]
+
+    await blobs.put_all({"a": b"1", "b": b"2", "c": b"3"})
+
+    assert sorted(stored.data for stored in server.objects.values()) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=lambda fault: f"{fault.kind.name}-{fault.status}")
 async def test_a_replacement_survives_a_passing_fault(blobs: BlobStore, server: ObjectServer, fault: Fault) -> None:
     await blobs.put(NAME, b"old")
     server.faults = [replace(fault, method="PUT")]

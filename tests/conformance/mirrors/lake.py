@@ -56,6 +56,10 @@ class FaultyBlobs:
         self._before(name)
         return await self._inner.put(name, data)
 
+    async def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            await self.put(name, data)
+
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
         self._before(name)
         return await self._inner.replace(name, data, was)
