@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakepact.server.ui.runs import edges_of
+from lakepact.server.ui.told import edges_of
 from tests.wire.uis import look
 from tests.wire.world import Json, Wire
 

@@ -240,6 +240,9 @@ class GuardedOperations(Operations):
 
     # --- tables ---
 
+    async def thing(self, identifier: Identifier) -> Pointer:
+        return await self._seen(identifier, None, "showTable")
+
     async def table(self, identifier: Identifier) -> Pointer:
         return await self._seen(identifier, Kind.TABLE, "loadTable")
 

@@ -210,6 +210,13 @@ class Operations:
         check_namespace(namespace)
         return await self._listing.names(namespace, Kind.TABLE, token, size, visible)
 
+    async def thing(self, identifier: Identifier) -> Pointer:
+        """The table or view of this name, whatever kind it is of."""
+        pointer = await self._names.find(self._cells, identifier)
+        if pointer is None:
+            raise missing(identifier, Kind.TABLE)
+        return pointer
+
     async def table(self, identifier: Identifier) -> Pointer:
         return await self._names.table(self._cells, identifier)
 

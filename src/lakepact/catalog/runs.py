@@ -19,6 +19,8 @@ from lakepact.kernel.identity import TransactionId, timestamp_ms
 
 FORMAT: Final = 1
 MOST_BYTES: Final = 1 << 20
+PRINCIPAL: Final = "principal"
+"""Whose run it was, if the server knows: said by the server, whatever the report says of itself."""
 
 
 def day_of(at_ms: int) -> str:
@@ -34,7 +36,7 @@ def report_name(transaction_id: TransactionId) -> str:
     return f"{folder_of(day_of(timestamp_ms(transaction_id)))}{transaction_id}.json"
 
 
-def checked_report(body: JsonObject, transaction_id: TransactionId) -> JsonObject:
+def checked_report(body: JsonObject, transaction_id: TransactionId, principal: str | None) -> JsonObject:
     """The report as it is kept. What it says of itself must be what it is for."""
     for field in ("pipeline", "run-id", "state"):
         if not isinstance(body.get(field), str) or not body[field] or len(body[field]) > 200:
@@ -42,7 +44,9 @@ def checked_report(body: JsonObject, transaction_id: TransactionId) -> JsonObjec
     for field in ("stages", "checks", "inputs"):
         if not isinstance(body.get(field, []), list):
             raise BadRequest(f"{field!r} of a report of a run is a list")
-    return {**body, "format": FORMAT, "transaction-id": transaction_id}
+    said = {field: value for field, value in body.items() if field != PRINCIPAL}
+    whose = {} if principal is None else {PRINCIPAL: principal}
+    return {**said, **whose, "format": FORMAT, "transaction-id": transaction_id}
 
 
 def report_bytes(report: JsonObject) -> bytes:

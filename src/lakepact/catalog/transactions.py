@@ -106,8 +106,8 @@ class Transactions:
 
     async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
         """Keep what a pipeline tells of its run, once: the same again is fine, another one is refused."""
-        await self._check_here(transaction_id)
-        data = report_bytes(checked_report(report, transaction_id))
+        record = await self._check_here(transaction_id)
+        data = report_bytes(checked_report(report, transaction_id, record.properties.get(PRINCIPAL)))
         if not await self._parts.blobs.put(report_name(transaction_id), data):
             raise AlreadyExists(f"transaction {transaction_id} has another report already; it is written once")
 

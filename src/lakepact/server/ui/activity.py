@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from lakepact.catalog import Catalog
 from lakepact.catalog.edits import is_guard
+from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.keys import levels_of
 from lakepact.catalog.overlay import belongs_to
-from lakepact.catalog.receipts import CommittedChange, changes_of
+from lakepact.catalog.receipts import CommittedChange
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import Key, segments_of
-from lakepact.kernel.model import Cell, Moved, State, Transaction, TransactionRecord
-
-Shows: TypeAlias = Callable[[TransactionRecord], bool]
-"""Whether whoever looks may see this one."""
+from lakepact.kernel.model import Cell, State, Transaction, TransactionRecord
+from lakepact.server.rest.errors import NoSuchTransaction
+from lakepact.server.ui.window import Window
 
 UNDECIDED: Final = (State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
 DECIDED: Final = (State.COMMITTED, State.FAILED, State.ABORTED)
@@ -66,30 +65,60 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    record: TransactionRecord
+    changes: Sequence[CommittedChange]
+    """The tables, views and namespaces that it has moved together, as far as they are in sight."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recent:
-    records: Sequence[TransactionRecord]
+    ended: Sequence[Ended]
     """The newest first."""
 
     following: str | None
 
 
-async def undecided(catalog: Catalog, shows: Shows) -> tuple[list[Activity], bool]:
+async def transaction(window: Window, transaction_id: TransactionId) -> TransactionRecord:
+    """One of them. Those who see a part of the warehouse do not learn that there is one that they may not look at."""
+    record = await window.inside.transactions.load(transaction_id)
+    if record is not None and await window.sight.shown([record]):
+        return record
+    if record is not None and window.whole:
+        raise Forbidden(
+            f"transaction {transaction_id} is somebody else's, and not committed; to look at it needs the role "
+            f"manage on warehouse {window.warehouse}"
+        )
+    raise NoSuchTransaction(
+        f"there is no transaction {transaction_id} in warehouse {window.warehouse}. If it was sent and "
+        f"is not here, it did not happen, or it is older than the key horizon"
+    )
+
+
+async def undecided(window: Window) -> tuple[list[Activity], bool]:
     """What has not ended, the oldest first; and whether there is more than is shown."""
-    records, more = await undecided_records(catalog, shows)
+    records, more = await undecided_records(window)
     looked_into = [
-        await look_into(catalog, record) if number < _MOST_LOOKED_INTO else Activity(record, (), waits_for(record))
+        await look_into(window, record) if number < _MOST_LOOKED_INTO else Activity(record, (), waits_for(record))
         for number, record in enumerate(records)
     ]
     return _with_holders(looked_into), more
 
 
-async def undecided_records(catalog: Catalog, shows: Shows) -> tuple[list[TransactionRecord], bool]:
-    return await _all(catalog, UNDECIDED, MOST_UNDECIDED, shows)
+async def undecided_records(window: Window) -> tuple[list[TransactionRecord], bool]:
+    found: list[TransactionRecord] = []
+    after: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await window.transactions.list(UNDECIDED, after, _PAGE)
+        found += page.transactions
+        after = page.after
+        if after is None or len(found) > MOST_UNDECIDED:
+            break
+    return found[:MOST_UNDECIDED], after is not None or len(found) > MOST_UNDECIDED
 
 
 async def recent(
-    catalog: Catalog,
-    shows: Shows,
+    window: Window,
     *,
     states: Iterable[State] = DECIDED,
     before: TransactionId | None = None,
@@ -97,10 +126,10 @@ async def recent(
 ) -> Recent:
     """The newest of those that have ended, or those made before this one."""
     wanted = list(states)
-    end_ms = catalog.parts.clock.now_ms() + 60_000 if before is None else timestamp_ms(before)
+    end_ms = window.now_ms() + 60_000 if before is None else timestamp_ms(before)
     found: list[TransactionRecord] = []
     for window_s in _WINDOWS_S:
-        some, complete = await _since(catalog, shows, wanted, end_ms - window_s * 1000, before)
+        some, complete = await _since(window, wanted, end_ms - window_s * 1000, before)
         if not complete and found:
             break
         found = some
@@ -108,35 +137,28 @@ async def recent(
             break
     newest = found[::-1]
     following = str(newest[limit - 1].id) if len(newest) > limit else None
-    return Recent(newest[:limit], following)
+    changes = await window.sight.moved(newest[:limit])
+    return Recent([Ended(record, changes[record.id]) for record in newest[:limit]], following)
 
 
-async def look_into(catalog: Catalog, record: TransactionRecord) -> Activity:
+async def look_into(window: Window, record: TransactionRecord) -> Activity:
     """What it touches, compared with what is there now."""
     try:
-        contents = await catalog.transactions.contents(record.id)
-        touched = [*(one.key for one in contents.writes), *(one.key for one in contents.reads)]
+        contents = await window.inside.transactions.contents(record.id)
+        touched = {one.key: None for one in contents.reads} | {one.key: one.value for one in contents.writes}
         keys = [key for key in touched if _counts(key)]
         # Whatever a transaction may name may also be read at once.
-        cells = await catalog.parts.store.read(keys) if keys and not record.state.final else {}
+        cells = await window.inside.parts.store.read(keys) if keys and not record.state.final else {}
+        seen = await window.sight.cells({key: touched[key] for key in keys})
     except LakepactError:
         return Activity(record, (), waits_for(record))
-    return Activity(record, _touched(contents, cells), waits_for(record))
-
-
-def changed_by(record: TransactionRecord) -> tuple[CommittedChange, ...]:
-    """The tables, views and namespaces that a commit has moved together."""
-    return changes_of(record.writes)
+    return Activity(record, _touched(contents, cells, seen), waits_for(record))
 
 
 def conflict_of(record: TransactionRecord) -> Mapping[str, Any] | None:
     """Why it was refused, if it was."""
     error = (record.answer or {}).get("error")
     return error if isinstance(error, dict) else None
-
-
-def moved_of(record: TransactionRecord) -> Sequence[Moved]:
-    return record.moved
 
 
 def waits_for(record: TransactionRecord) -> str:
@@ -153,35 +175,19 @@ def waits_for(record: TransactionRecord) -> str:
             return ""
 
 
-async def _all(
-    catalog: Catalog, states: Sequence[State], most: int, shows: Shows
-) -> tuple[list[TransactionRecord], bool]:
-    found: list[TransactionRecord] = []
-    after: str | None = None
-    for _ in range(_MOST_PAGES):
-        page = await catalog.transactions.list(states, after, _PAGE)
-        found += [one for one in page.transactions if shows(one)]
-        after = page.after
-        if after is None or len(found) > most:
-            break
-    return found[:most], after is not None or len(found) > most
-
-
 async def _since(
-    catalog: Catalog, shows: Shows, states: Sequence[State], since_ms: int, before: TransactionId | None
+    window: Window, states: Sequence[State], since_ms: int, before: TransactionId | None
 ) -> tuple[list[TransactionRecord], bool]:
     """What was made since then, the oldest first; and whether that is all of it."""
     found: list[TransactionRecord] = []
     after: str | None = None
+    store = window.inside.parts.store
     for _ in range(_MOST_PAGES):
-        page = await catalog.parts.store.transactions(states, made_since_ms=max(since_ms, 0), after=after, limit=_PAGE)
-        for record in page.transactions:
-            if before is not None and record.id >= before:
-                return found, True
-            if _is_ours(record, catalog.warehouse.name) and shows(record):
-                found.append(record)
+        page = await store.transactions(states, made_since_ms=max(since_ms, 0), after=after, limit=_PAGE)
+        earlier = [one for one in page.transactions if before is None or one.id < before]
+        found += await window.sight.shown([one for one in earlier if _is_ours(one, window.warehouse)])
         after = page.after
-        if after is None:
+        if after is None or len(earlier) < len(page.transactions):
             return found, True
     return found, False
 
@@ -197,11 +203,11 @@ def _counts(key: Key) -> bool:
     return segments_of(key)[1] not in ("answers", "locations", "staged", "dropped")
 
 
-def _touched(contents: Transaction, cells: Mapping[Key, Cell]) -> list[Touched]:
+def _touched(contents: Transaction, cells: Mapping[Key, Cell], seen: Container[Key]) -> list[Touched]:
     found = [
-        _touch(one.key, one.revision, one.value, cells, written=True) for one in contents.writes if _counts(one.key)
+        _touch(one.key, one.revision, one.value, cells, written=True) for one in contents.writes if one.key in seen
     ]
-    found += [_touch(one.key, one.revision, None, cells, written=False) for one in contents.reads if _counts(one.key)]
+    found += [_touch(one.key, one.revision, None, cells, written=False) for one in contents.reads if one.key in seen]
     return sorted(found, key=lambda one: (not one.written, one.what == "name", one.name))
 
 

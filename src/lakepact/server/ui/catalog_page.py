@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from lakepact.catalog import Catalog
 from lakepact.catalog.pointers import Kind
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
-from lakepact.server.ui import text
-from lakepact.server.ui.data import Found, Leaves, Named, NamespacePage, Tree, Windows
+from lakepact.server.ui import lists, text
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
 from lakepact.server.ui.layout import Page
 from lakepact.server.ui.links import Links, levels_of
+from lakepact.server.ui.lists import Leaves, Named, NamespacePage, Tree
 from lakepact.server.ui.parts import KINDS, badge, card, empty, grid, heading, icon, pager, properties
+from lakepact.server.ui.search import Found, Place, search
+from lakepact.server.ui.window import Window
+from lakepact.server.ui.windows import Windows
 
 _IN_TREE: Final = 60
 _LONGEST_SEARCH: Final = 200
@@ -27,9 +29,9 @@ class CatalogPages:
 
     async def warehouse(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
-        catalog = await self._windows.catalog(warehouse, request.principal)
+        window = await self._windows.window(warehouse, request.principal)
         after = request.query.get("after") or None
-        names, following = await self._windows.namespaces(catalog, (), after)
+        names, following = await lists.namespaces(window, (), after)
         body = (
             card(
                 "Namespaces",
@@ -54,19 +56,19 @@ class CatalogPages:
             section="catalog",
             warehouse=warehouse,
             trail=(("Catalog", self._links.warehouse(warehouse)),),
-            aside=await self.tree(catalog, ()),
+            aside=await self.tree(window, ()),
         )
 
     async def namespace(self, request: Request) -> Page:
         warehouse, namespace = request.params["warehouse"], levels_of(request.params["namespace"])
-        catalog = await self._windows.catalog(warehouse, request.principal)
+        window = await self._windows.window(warehouse, request.principal)
         after, children_after = request.query.get("after") or None, request.query.get("children") or None
-        found = await self._windows.namespace(catalog, namespace, after, children_after)
+        found = await lists.namespace(window, namespace, after, children_after)
         here = self._links.namespace(warehouse, namespace)
         body = [
             heading(name(".".join(namespace)), badge("namespace")),
             self._children(warehouse, namespace, found, here if children_after else None),
-            self._names(catalog, warehouse, namespace, found, here if after else None),
+            self._names(window, namespace, found, here if after else None),
             card("Properties", properties(found.properties, label="Properties"), flush=True)
             if found.properties
             else NOTHING,
@@ -77,23 +79,27 @@ class CatalogPages:
             section="catalog",
             warehouse=warehouse,
             trail=self.trail(warehouse, namespace[:-1]),
-            aside=await self.tree(catalog, namespace),
+            aside=await self.tree(window, namespace),
         )
 
     async def search(self, request: Request) -> Page:
         asked = request.query.get("q", "")[:_LONGEST_SEARCH]
         warehouse = request.query.get("warehouse") or self._windows.default_of(request.principal)
-        catalog = await self._windows.catalog(warehouse, request.principal)
+        window = await self._windows.window(warehouse, request.principal)
         if not asked.strip():
             body: Child = empty("What are you looking for?", "Type a part of a name: a table, a view or a namespace.")
             return Page("Search", (heading("Search"), body), section="catalog", warehouse=warehouse, search=asked)
-        found = await self._windows.search(catalog, asked, request.query.get("after") or None)
-        following = None if found.after is None else self._links.search(q=asked, warehouse=warehouse, after=found.after)
+        found = await search(window, asked, _place(request))
+        place, following = found.following, None
+        if place is not None:
+            inside = None if place.namespace is None else "\x1f".join(place.namespace)
+            at = {"in": inside, "after": place.after}
+            following = self._links.search(q=asked, warehouse=warehouse, **at)
         return Page(
             f"Search: {asked}",
             (
                 heading("Search", lead=join("Names in ", name(warehouse), " that contain “", name(asked), "”")),
-                self._found(catalog, warehouse, found),
+                self._found(window, found),
                 pager(first=None, following=following, note=f"{found.looked_at:,} names looked at so far"),
             ),
             section="catalog",
@@ -111,10 +117,10 @@ class CatalogPages:
         ]
         return tuple(steps)
 
-    async def tree(self, catalog: Catalog, namespace: Sequence[str], current: Identifier | None = None) -> Markup:
+    async def tree(self, window: Window, namespace: Sequence[str], current: Identifier | None = None) -> Markup:
         """The way down to a namespace, with its neighbours on every level; `current` is the table that is shown."""
-        warehouse = catalog.warehouse.name
-        tree = await self._windows.tree(catalog, namespace, _IN_TREE)
+        warehouse = window.warehouse
+        tree = await self._windows.trees.tree(window, namespace, _IN_TREE)
         return tag(
             "aside",
             tag(
@@ -190,24 +196,25 @@ class CatalogPages:
             flush=True,
         )
 
-    def _names(
-        self, catalog: Catalog, warehouse: str, namespace: Sequence[str], found: NamespacePage, first: str | None
-    ) -> Markup:
+    def _names(self, window: Window, namespace: Sequence[str], found: NamespacePage, first: str | None) -> Markup:
         if not found.names and first is None:
             if found.children:
                 return NOTHING
             return empty("Nothing in here yet", "Tables and views of any engine appear here with their first commit.")
-        following = self._links.namespace(warehouse, namespace, after=found.names_after) if found.names_after else None
+        following = (
+            self._links.namespace(window.warehouse, namespace, after=found.names_after) if found.names_after else None
+        )
         return card(
             "Tables and views",
-            self._grid(catalog, warehouse, found.names, full=False),
+            self._grid(window, found.names, full=False),
             pager(first=first, following=following, what="Pages of tables"),
             flush=True,
         )
 
-    def _found(self, catalog: Catalog, warehouse: str, found: Found) -> Markup:
+    def _found(self, window: Window, found: Found) -> Markup:
+        warehouse = window.warehouse
         if not found.namespaces and not found.names:
-            if found.after is not None:
+            if found.following is not None:
                 return empty("Nothing found so far", "The search goes on on the next page.")
             return empty("Nothing found", "Try a shorter part of the name.")
         spaces = (
@@ -216,13 +223,13 @@ class CatalogPages:
         )
         return join(
             card("Namespaces", tag("ul", spaces, class_="list"), flush=True) if found.namespaces else NOTHING,
-            card("Tables and views", self._grid(catalog, warehouse, found.names, full=True), flush=True)
+            card("Tables and views", self._grid(window, found.names, full=True), flush=True)
             if found.names
             else NOTHING,
         )
 
-    def _grid(self, catalog: Catalog, warehouse: str, names: Sequence[Named], *, full: bool) -> Markup:
-        now_ms = catalog.parts.clock.now_ms()
+    def _grid(self, window: Window, names: Sequence[Named], *, full: bool) -> Markup:
+        warehouse, now_ms = window.warehouse, window.now_ms()
         rows = [
             (
                 tag(
@@ -239,6 +246,14 @@ class CatalogPages:
             for one in names
         ]
         return grid(("Name", "Kind", "Version", "Last change"), rows, label="Tables and views", numbers=(2, 3))
+
+
+def _place(request: Request) -> Place | None:
+    """Where the page before this one says that the search goes on."""
+    inside, after = request.query.get("in") or None, request.query.get("after") or None
+    if inside is None and after is None:
+        return None
+    return Place(after, None if inside is None else levels_of(inside))
 
 
 def _version(one: Named) -> str:

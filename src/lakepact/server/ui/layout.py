@@ -86,7 +86,8 @@ class Frame:
             class_="foot",
         )
 
-    def response(self, page: Page, principal: Principal | None = None) -> Response:
+    def response(self, page: Page, principal: Principal | None = None, *, whole: bool = True) -> Response:
+        """`whole`: whether there is a way to what is for those who may read all of a warehouse."""
         shown = [] if principal is None else self._warehouses_of(principal)
         warehouse = page.warehouse or (self._default if self._default in shown or not shown else shown[0])
         document = join(
@@ -97,7 +98,7 @@ class Frame:
                 tag(
                     "body",
                     tag("a", "Skip to content", class_="skip", href="#main"),
-                    self._top(page, warehouse, shown, principal.name if principal is not None else None),
+                    self._top(page, warehouse, shown, principal.name if principal is not None else None, whole),
                     tag(
                         "div",
                         page.aside,
@@ -112,7 +113,7 @@ class Frame:
         headers = ((b"Content-Type", HTML), (b"Cache-Control", b"private, no-cache"), *GUARDS, *page.headers)
         return Response(page.status, document.encode("utf-8", errors="replace"), headers)
 
-    def _top(self, page: Page, warehouse: str, warehouses: Sequence[str], who: str | None) -> Markup:
+    def _top(self, page: Page, warehouse: str, warehouses: Sequence[str], who: str | None, whole: bool) -> Markup:
         links = self._links
         brand = tag("a", _MARK, tag("span", "Lakepact"), class_="brand", href=links.home())
         if page.bare:
@@ -121,8 +122,11 @@ class Frame:
             ("catalog", "Catalog", links.warehouse(warehouse)),
             ("transactions", "Transactions", links.transactions(warehouse)),
             ("pipelines", "Pipelines", links.pipelines(warehouse)),
-            ("mirrors", "Mirrors", links.mirrors(warehouse)),
-            ("server", "Server", links.server()),
+            *(
+                (("mirrors", "Mirrors", links.mirrors(warehouse)), ("server", "Server", links.server()))
+                if whole
+                else ()
+            ),
         )
         menu = tag(
             "ul",

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakepact.catalog import Catalog
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.pointers import Kind, Pointer, shown
-from lakepact.errors import LakepactError
 from lakepact.iceberg.requests import Identifier
-from lakepact.server.ui.data import Windows
-from lakepact.server.ui.runs import RunReports, edges_of
+from lakepact.server.ui.runs import RunReports
+from lakepact.server.ui.timeline import Timeline
+from lakepact.server.ui.told import edges_of
+from lakepact.server.ui.window import Window
 
 _LEVELS: Final = 2
 _MOST_NODES: Final = 40
@@ -40,15 +40,15 @@ class Neighbourhood:
 
 
 class Lineage:
-    def __init__(self, windows: Windows, runs: RunReports) -> None:
-        self._windows = windows
+    def __init__(self, timeline: Timeline, runs: RunReports) -> None:
+        self._timeline = timeline
         self._runs = runs
 
-    async def around(self, catalog: Catalog, pointer: Pointer) -> Neighbourhood:
-        told = (await self._runs.newest(catalog, limit=_RUNS)).found
+    async def around(self, window: Window, pointer: Pointer) -> Neighbourhood:
+        told = (await self._runs.newest(window, limit=_RUNS)).found
         edges = {edge for run in told if run.state == "committed" for edge in edges_of(run.report)}
         center = shown(pointer.identifier)
-        edges |= {(source, center) for source in await self._sources(catalog, pointer)}
+        edges |= {(source, center) for source in await self._sources(window, pointer)}
         kinds: dict[str, Kind] = {center: pointer.kind}
         levels: dict[str, int] = {center: 0}
         cut = False
@@ -58,7 +58,7 @@ class Lineage:
                 found: list[str] = []
                 for name in reached:
                     if direction < 0 and step > 1:
-                        edges |= {(source, name) for source in await self._sources_of(catalog, name, kinds)}
+                        edges |= {(source, name) for source in await self._sources_of(window, name, kinds)}
                     found += _beside(name, edges, direction)
                 fresh = [one for one in dict.fromkeys(found) if one not in levels]
                 room = max(_MOST_NODES - len(levels), 0)
@@ -66,42 +66,39 @@ class Lineage:
                 reached = sorted(fresh)[:room]
                 levels |= dict.fromkeys(reached, direction * step)
         for name in levels:
-            await self._kind(catalog, name, kinds)
+            await self._kind(window, name, kinds)
         kept = [edge for edge in sorted(edges) if edge[0] in levels and edge[1] in levels]
         return Neighbourhood(center, kept, sorted(levels), kinds, cut)
 
-    async def _sources_of(self, catalog: Catalog, name: str, kinds: dict[str, Kind]) -> set[str]:
-        found = await self._find(catalog, name)
+    async def _sources_of(self, window: Window, name: str, kinds: dict[str, Kind]) -> set[str]:
+        found = await self._find(window, name)
         if found is None:
             return set()
         kinds[name] = found.kind
-        return await self._sources(catalog, found)
+        return await self._sources(window, found)
 
-    async def _sources(self, catalog: Catalog, pointer: Pointer) -> set[str]:
+    async def _sources(self, window: Window, pointer: Pointer) -> set[str]:
         """What its newest versions were made of."""
         if pointer.kind is Kind.TABLE:
-            file = await self._windows.metadata(catalog, pointer)
+            file = await window.metadata(pointer)
             if not isinstance(file, MetadataFile):
                 return set()
-            page = await self._windows.timeline.page(catalog, pointer, file, limit=_VERSIONS)
+            page = await self._timeline.page(window, pointer, file, limit=_VERSIONS)
             return _inputs(page.receipts.values(), shown(pointer.identifier))
         if pointer.kind is Kind.DELTA:
-            rows = await catalog.delta_history(pointer.identifier, None, _VERSIONS)
-            revision = await self._windows.revision(catalog, pointer)
-            receipts = await self._windows.timeline.delta(catalog, pointer, revision, rows)
+            rows = await window.delta_history(pointer.identifier, None, _VERSIONS)
+            revision = await window.revision(pointer)
+            receipts = await self._timeline.delta(window, pointer, revision, rows)
             return _inputs(receipts.values(), shown(pointer.identifier))
         return set()
 
-    async def _kind(self, catalog: Catalog, name: str, kinds: dict[str, Kind]) -> None:
-        if name not in kinds and (found := await self._find(catalog, name)) is not None:
+    async def _kind(self, window: Window, name: str, kinds: dict[str, Kind]) -> None:
+        if name not in kinds and (found := await self._find(window, name)) is not None:
             kinds[name] = found.kind
 
-    async def _find(self, catalog: Catalog, name: str) -> Pointer | None:
+    async def _find(self, window: Window, name: str) -> Pointer | None:
         *namespace, last = name.split(".")
-        try:
-            return await self._windows.find(catalog, Identifier(tuple(namespace), last))
-        except LakepactError:
-            return None
+        return await window.neighbour(Identifier(tuple(namespace), last)) if namespace else None
 
 
 def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list[str]:

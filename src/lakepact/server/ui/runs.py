@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lakepact.catalog import Catalog
 from lakepact.catalog.overlay import belongs_to
-from lakepact.catalog.runs import day_of, folder_of, report_name
+from lakepact.catalog.runs import PRINCIPAL, day_of, folder_of, report_name
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, parse_transaction_id, timestamp_ms
 from lakepact.kernel.model import State, TransactionRecord
 from lakepact.server.ui import activity
 from lakepact.server.ui.receipts import Document, Documents
+from lakepact.server.ui.told import reports_for, stages_of
+from lakepact.server.ui.window import Window
 
 _DAYS: Final = 30
 _AT_ONCE: Final = 6
@@ -35,6 +36,7 @@ class Run:
     """Empty if there is none."""
 
     record: TransactionRecord | None = None
+    """If it was looked at, and may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,58 +50,76 @@ class RunReports:
         self._documents = documents
 
     async def newest(
-        self, catalog: Catalog, *, before: TransactionId | None = None, limit: int = 50, pipeline: str | None = None
+        self, window: Window, *, before: TransactionId | None = None, limit: int = 50, pipeline: str | None = None
     ) -> Runs:
         """The newest runs that left a report, of the last 30 days before now or before this run."""
-        end_ms = catalog.parts.clock.now_ms() if before is None else timestamp_ms(before)
+        end_ms = window.now_ms() if before is None else timestamp_ms(before)
         found: list[Run] = []
         for first in range(0, _DAYS, _AT_ONCE):
             days = [day_of(end_ms - day * _DAY_MS) for day in range(first, first + _AT_ONCE)]
-            lists = await catalog.parts.tasks.all([self._ids(catalog, day) for day in days])
+            lists = await window.inside.parts.tasks.all([self._ids(window, day) for day in days])
             ids = [one for ids in lists for one in ids if before is None or one < before]
             for start in range(0, len(ids), limit):
                 some = ids[start : start + limit]
-                documents = await self._documents.read(catalog, map(report_name, some))
+                documents = await self._documents.read(window.inside, map(report_name, some))
                 runs = [run_of(one, documents[report_name(one)]) for one in some if report_name(one) in documents]
-                found += [run for run in runs if pipeline is None or run.pipeline == pipeline]
+                found += await _shown(window, [run for run in runs if pipeline is None or run.pipeline == pipeline])
                 if len(found) > limit:
                     return Runs(found[:limit], str(found[limit - 1].transaction_id))
         return Runs(found, None)
 
-    async def without_report(self, catalog: Catalog, shows: activity.Shows, known: Sequence[Run]) -> list[Run]:
+    async def without_report(self, window: Window, known: Sequence[Run]) -> list[Run]:
         """Runs that are under way, and those that ended lately without a word."""
-        under_way, _ = await activity.undecided_records(catalog, shows)
-        ended = await activity.recent(catalog, shows, states=(State.ABORTED, State.FAILED), limit=50)
+        under_way, _ = await activity.undecided_records(window)
+        ended = await activity.recent(window, states=(State.ABORTED, State.FAILED), limit=50)
         told = {run.transaction_id for run in known}
-        records = [*reversed(under_way), *ended.records]
+        records = [*reversed(under_way), *(one.record for one in ended.ended)]
         return [_of_record(one) for one in records if PIPELINE in one.properties and one.id not in told]
 
-    async def one(self, catalog: Catalog, shows: activity.Shows, transaction_id: TransactionId) -> Run | None:
+    async def one(self, window: Window, transaction_id: TransactionId) -> Run | None:
         """A run, by its report, or else by what its transaction says."""
         name = report_name(transaction_id)
-        document = (await self._documents.read(catalog, [name])).get(name)
-        record = await catalog.transactions.load(transaction_id)
+        document = (await self._documents.read(window.inside, [name])).get(name)
+        loaded = await window.inside.transactions.load(transaction_id)
+        record = loaded if loaded is not None and await window.sight.shown([loaded]) else None
         if document is not None:
-            found = run_of(transaction_id, document)
-            return Run(found.transaction_id, found.pipeline, found.run_id, found.state, found.report, record)
-        if record is None or not belongs_to(record, catalog.warehouse.name) or not shows(record):
+            run = replace(run_of(transaction_id, document), record=record)
+            return next(iter(await _shown(window, [run])), None)
+        if record is None or not belongs_to(record, window.warehouse):
             return None
         source = (record.answer or {}).get("source") or {}
         if PIPELINE not in record.properties and source.get("kind") != PIPELINE:
             return None
-        return _of_record(record)
+        return next(iter(await _shown(window, [_of_record(record)])), None)
 
-    async def _ids(self, catalog: Catalog, day: str) -> list[TransactionId]:
+    async def _ids(self, window: Window, day: str) -> list[TransactionId]:
         """The newest first."""
         found: list[TransactionId] = []
         after: str | None = None
         for _ in range(_MOST_LISTS):
-            entries = await catalog.parts.blobs.list(folder_of(day), after, _LIST)
+            entries = await window.inside.parts.blobs.list(folder_of(day), after, _LIST)
             found += [one for entry in entries if (one := _id_of(entry.name)) is not None]
             if len(entries) < _LIST:
                 break
             after = entries[-1].name
         return found[::-1]
+
+
+async def _shown(window: Window, runs: Sequence[Run]) -> list[Run]:
+    """Those of these that may be looked at, as far as they may be: one's own, and those of others that have made
+    something in sight."""
+    if window.whole:
+        return list(runs)
+    own = [
+        window.sight.is_me(run.report.get(PRINCIPAL)) or (run.record is not None and window.sight.owns(run.record))
+        for run in runs
+    ]
+    reports = await reports_for(window, [run.report for run in runs], own)
+    return [
+        replace(run, report=report)
+        for run, report, mine in zip(runs, reports, own, strict=True)
+        if mine or run.record is not None or (run.state == "committed" and stages_of(report))
+    ]
 
 
 def run_of(transaction_id: TransactionId, report: Document) -> Run:
@@ -110,35 +130,6 @@ def run_of(transaction_id: TransactionId, report: Document) -> Run:
         str(report.get("state", "?")),
         report,
     )
-
-
-def stages_of(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [one for one in report.get("stages") or () if isinstance(one, dict) and isinstance(one.get("name"), str)]
-
-
-def edges_of(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Which table was made of which: views that exist only inside of the run are seen through."""
-    stages = {one["name"]: one for one in stages_of(report)}
-    if not stages:
-        return []
-
-    def tables(names: Any, path: frozenset[str]) -> set[str]:
-        found: set[str] = set()
-        for name in names or ():
-            stage = stages.get(name)
-            if stage is not None and stage.get("target") is None and name not in path:
-                found |= tables(stage.get("reads"), path | {name})
-            elif isinstance(name, str):
-                found.add(name if stage is None else str(stage.get("target") or name))
-        return found
-
-    return [
-        (source, str(stage["target"]))
-        for name, stage in stages.items()
-        if stage.get("target")
-        for source in sorted(tables(stage.get("reads"), frozenset({name})))
-        if source != stage["target"]
-    ]
 
 
 def _of_record(record: TransactionRecord) -> Run:

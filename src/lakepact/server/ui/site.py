@@ -8,26 +8,33 @@ from typing import TypeAlias
 import orjson
 import structlog
 
+from lakepact.access import Principal
 from lakepact.catalog import Catalog
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.trail import Trail
 from lakepact.delta.ports import DeltaRows
+from lakepact.errors import LakepactError
 from lakepact.server.auth.wiring import Auth
 from lakepact.server.http import Request, Response
 from lakepact.server.rest.errors import error_answer
 from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
 from lakepact.server.ui.catalog_page import CatalogPages
-from lakepact.server.ui.data import Windows
+from lakepact.server.ui.home_page import HomePages
 from lakepact.server.ui.html import name
 from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
+from lakepact.server.ui.lineage import Lineage
+from lakepact.server.ui.lineage_page import LineagePages
 from lakepact.server.ui.links import ROOT, Links
+from lakepact.server.ui.mirrors_page import MirrorPages
 from lakepact.server.ui.parts import alert, heading
 from lakepact.server.ui.pipelines_page import PipelinePages
+from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.samples import Samples
 from lakepact.server.ui.server_page import About, ServerPages
 from lakepact.server.ui.table_page import TablePages
 from lakepact.server.ui.transactions_page import TransactionPages
+from lakepact.server.ui.windows import Windows
 
 Show: TypeAlias = Callable[[Request], Awaitable[Page]]
 Act: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -57,14 +64,19 @@ class Site:
         self._catalog = CatalogPages(windows, links)
         self._tables = TablePages(windows, links, self._catalog)
         self._transactions = TransactionPages(windows, links, auth.sessions)
-        self._pipelines = PipelinePages(windows, links, self._tables)
-        self._server = ServerPages(windows, links, samples, about, self._transactions)
+        runs = RunReports(windows.documents)
+        self._pipelines = PipelinePages(windows, links, runs)
+        self._lineage = LineagePages(links, self._tables, Lineage(windows.timeline, runs))
+        self._mirrors = MirrorPages(windows, links)
+        self._home = HomePages(windows, links, samples, about)
+        self._server = ServerPages(windows, samples, about)
+        self._windows = windows
 
     def routes(self) -> list[Route]:
         table = "/ui/catalog/{warehouse}/{namespace}/{table}"
         transaction = "/ui/transactions/{warehouse}/{transaction}"
         shown: list[tuple[str, str, Show]] = [
-            ("/ui", "showHome", self._server.home),
+            ("/ui", "showHome", self._home.home),
             ("/ui/server", "showServer", self._server.server),
             ("/ui/search", "showSearch", self._catalog.search),
             ("/ui/catalog/{warehouse}", "showWarehouse", self._catalog.warehouse),
@@ -72,12 +84,12 @@ class Site:
             (table, "showTable", self._tables.overview),
             (f"{table}/timeline", "showTimeline", self._tables.timeline),
             (f"{table}/snapshots", "showSnapshots", self._tables.snapshots),
-            (f"{table}/lineage", "showLineage", self._pipelines.lineage),
+            (f"{table}/lineage", "showLineage", self._lineage.lineage),
             ("/ui/transactions/{warehouse}", "showTransactions", self._transactions.overview),
             (transaction, "showTransaction", self._transactions.show),
             ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
             ("/ui/pipelines/{warehouse}/{transaction}", "showRun", self._pipelines.run),
-            ("/ui/mirrors/{warehouse}", "showMirrors", self._server.mirrors),
+            ("/ui/mirrors/{warehouse}", "showMirrors", self._mirrors.mirrors),
             ("/ui/account", "showAccount", self._account.account),
         ]
         return [
@@ -103,7 +115,8 @@ class Site:
 
     def _showing(self, show: Show) -> Handler:
         async def answer(request: Request) -> Response:
-            return self._frame.response(await show(request), request.principal)
+            page = await show(request)
+            return self._frame.response(page, request.principal, whole=await self._whole(request.principal))
 
         return self._guarded(answer)
 
@@ -114,7 +127,7 @@ class Site:
             try:
                 return await act(request)
             except Exception as error:
-                return self._failed(error, request)
+                return self._failed(error, request, whole=await self._whole(request.principal))
 
         return answer
 
@@ -123,7 +136,15 @@ class Site:
         ours = request.raw_path == ROOT or request.raw_path.startswith(ROOT + "/")
         return self._failed(error, request) if ours else error_answer(error)
 
-    def _failed(self, error: Exception, request: Request) -> Response:
+    async def _whole(self, principal: Principal) -> bool:
+        """Whether to show the way to what is for those who may read all of a warehouse."""
+        try:
+            return await self._windows.reads_all(principal)
+        except LakepactError:
+            # The page is about something else.
+            return True
+
+    def _failed(self, error: Exception, request: Request, *, whole: bool = True) -> Response:
         told = error_answer(error)
         if told.status >= 500:
             _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
@@ -131,4 +152,4 @@ class Site:
         title = _TITLES.get(told.status, "This page cannot be shown")
         body = (heading(title), alert(str(told.status), name(message[:2_000])))
         page = Page(title, body, status=told.status, headers=told.headers)
-        return self._frame.response(page, request.principal)
+        return self._frame.response(page, request.principal, whole=whole)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakepact.catalog import Catalog
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.history import Entry, Version, timeline, versions_of
 from lakepact.catalog.pointers import Pointer
@@ -20,6 +19,8 @@ from lakepact.catalog.receipts import commit_key
 from lakepact.delta.ports import VersionRow
 from lakepact.errors import LakepactError
 from lakepact.server.ui.receipts import Document, Documents
+from lakepact.server.ui.told import receipts_for
+from lakepact.server.ui.window import Window
 
 PAGE: Final = 50
 _NUMBER: Final = re.compile(r"0*(\d{1,18})-")
@@ -57,12 +58,12 @@ class Timeline:
         self._documents = documents
 
     async def page(
-        self, catalog: Catalog, pointer: Pointer, file: MetadataFile, start: Start | None = None, limit: int = PAGE
+        self, window: Window, pointer: Pointer, file: MetadataFile, start: Start | None = None, limit: int = PAGE
     ) -> Versions:
         """From the newest version on, or from `start`, which an earlier page has named."""
         source: MetadataFile | None = file
         if start is not None and start.file != file.location:
-            source = await self._older(catalog, pointer, start.file)
+            source = await self._older(window, pointer, start.file)
         versions = versions_of(source.location, source.document) if source is not None else []
         at = 0 if start is None else _index(versions, start.version)
         wanted: list[Version] = []
@@ -75,25 +76,25 @@ class Timeline:
                 following = Start(source.location, versions[at].metadata_location)
                 break
             # The log ends here, the table's history perhaps not: the oldest file knows what came before it.
-            source = await self._before(catalog, pointer, versions)
+            source = await self._before(window, pointer, versions)
             versions, at = versions_of(source.location, source.document)[1:] if source is not None else [], 0
             if source is None or not versions:
                 break
             if len(wanted) >= limit:
                 following = Start(source.location, versions[0].metadata_location)
                 break
-        receipts = await self.receipts(catalog, wanted)
+        receipts = await self.receipts(window, wanted)
         entries = timeline(pointer.metadata_location, file.document, receipts, wanted)
         return Versions(entries, following, len(receipts) == len(wanted), receipts)
 
-    async def receipts(self, catalog: Catalog, versions: Sequence[Version]) -> dict[str, Document]:
+    async def receipts(self, window: Window, versions: Sequence[Version]) -> dict[str, Document]:
         """By metadata location."""
         names = {_receipt_name(version): version.metadata_location for version in versions}
-        found = await self._documents.read(catalog, (name for name in names if name is not None))
-        return {names[name]: document for name, document in found.items()}
+        found = await self._documents.read(window.inside, (name for name in names if name is not None))
+        return await receipts_for(window, {names[name]: document for name, document in found.items()})
 
     async def delta(
-        self, catalog: Catalog, pointer: Pointer, revision: int, rows: Sequence[VersionRow]
+        self, window: Window, pointer: Pointer, revision: int, rows: Sequence[VersionRow]
     ) -> dict[int, Document]:
         """Receipts of versions of a Delta table, by version.
 
@@ -109,24 +110,24 @@ class Timeline:
         found: dict[int, Document] = {}
         for back in range(_MOST_RENAMES):
             missing = {place: row for row in rows if row.version not in found and (place := places[row.version, back])}
-            documents = await self._documents.read(catalog, missing)
+            documents = await self._documents.read(window.inside, missing)
             for place, document in documents.items():
                 if document.get("transaction-id") == missing[place].transaction_id:
                     found[missing[place].version] = document
             if len(found) == len(rows):
                 break
-        return found
+        return await receipts_for(window, found)
 
-    async def _before(self, catalog: Catalog, pointer: Pointer, versions: Sequence[Version]) -> MetadataFile | None:
+    async def _before(self, window: Window, pointer: Pointer, versions: Sequence[Version]) -> MetadataFile | None:
         """The oldest of these versions, if anything was before it."""
         if not versions or version_number(versions[-1].metadata_location) == 0:
             return None
-        return await self._older(catalog, pointer, versions[-1].metadata_location)
+        return await self._older(window, pointer, versions[-1].metadata_location)
 
-    async def _older(self, catalog: Catalog, pointer: Pointer, location: str) -> MetadataFile | None:
+    async def _older(self, window: Window, pointer: Pointer, location: str) -> MetadataFile | None:
         """An earlier version of this very table, if it is still there."""
         try:
-            file = await catalog.table_file(location)
+            file = await window.inside.table_file(location)
         except LakepactError:
             return None
         return file if file.document.get("table-uuid") == pointer.id else None

@@ -1,0 +1,172 @@
+"""What receipts and reports of runs tell to somebody who sees a part of the warehouse.
+
+They are written for everybody, and name tables that may be hidden from whoever looks. Such a name is left out with all
+that goes with it, and so is every count that includes it: nobody learns how much they do not see.
+
+    a receipt           its inputs and checks of tables in sight; not how many tables its transaction moved
+    one's own report    without what has gone out of one's sight since; names that stand for nothing are one's own words
+    another's report    stages, inputs and checks of tables in sight, with the views between them seen through; no rows,
+                        no messages and no errors: what they say cannot be judged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from lakepact.server.ui.receipts import Document
+from lakepact.server.ui.window import Window
+
+Report: TypeAlias = Mapping[str, Any]
+Keeps: TypeAlias = Callable[[object], bool]
+K = TypeVar("K")
+
+_OF_A_RUN: Final = ("pipeline", "run-id", "state", "seconds", "attempt")
+_OF_A_STAGE: Final = ("name", "target", "mode", "state", "seconds", "rows", "files", "bytes")
+_OF_A_CHECK: Final = ("table", "name", "status", "rows", "violations")
+_OF_AN_INPUT: Final = ("table", "snapshot-id", "since-snapshot-id")
+
+
+async def receipts_for(window: Window, receipts: Mapping[K, Document]) -> dict[K, Document]:
+    """These receipts, for whoever looks through this window."""
+    if window.whole or not receipts:
+        return dict(receipts)
+    named = {str(one["table"]) for receipt in receipts.values() for one in _tables_in(receipt, "inputs", "checks")}
+    seen = (await window.sight.written(named)).seen
+
+    def limited(receipt: Document) -> Document:
+        kept = {
+            field: [one for one in _tables_in(receipt, field) if one["table"] in seen] for field in ("inputs", "checks")
+        }
+        return {**{field: value for field, value in receipt.items() if field != "transaction-tables"}, **kept}
+
+    return {key: limited(receipt) for key, receipt in receipts.items()}
+
+
+async def reports_for(window: Window, reports: Sequence[Report], own: Sequence[bool]) -> list[Report]:
+    """These reports, for whoever looks through this window; `own`: whether each is theirs."""
+    if window.whole:
+        return list(reports)
+    written = await window.sight.written({name for report in reports for name in names_in(report)})
+
+    def in_sight(name: object) -> bool:
+        return name in written.seen
+
+    def not_hidden(name: object) -> bool:
+        return name not in written.hidden
+
+    return [
+        _own(report, not_hidden) if mine else _of_others(report, in_sight)
+        for report, mine in zip(reports, own, strict=True)
+    ]
+
+
+def stages_of(report: Report) -> list[Report]:
+    return [one for one in report.get("stages") or () if isinstance(one, dict) and isinstance(one.get("name"), str)]
+
+
+def edges_of(report: Report) -> list[tuple[str, str]]:
+    """Which table was made of which: views that exist only inside of the run are seen through."""
+    stages = {one["name"]: one for one in stages_of(report)}
+    if not stages:
+        return []
+
+    def tables(names: Any, path: frozenset[str]) -> set[str]:
+        found: set[str] = set()
+        for name in names or ():
+            stage = stages.get(name)
+            if stage is not None and stage.get("target") is None and name not in path:
+                found |= tables(stage.get("reads"), path | {name})
+            elif isinstance(name, str):
+                found.add(name if stage is None else str(stage.get("target") or name))
+        return found
+
+    return [
+        (source, str(stage["target"]))
+        for name, stage in stages.items()
+        if stage.get("target")
+        for source in sorted(tables(stage.get("reads"), frozenset({name})))
+        if source != stage["target"]
+    ]
+
+
+def names_in(report: Report) -> Iterator[str]:
+    """Everything in a report that may be the name of a table."""
+    for stage in stages_of(report):
+        yield from _texts((stage["name"], stage.get("target"), *_list(stage.get("reads"))))
+        yield from (str(one["table"]) for one in _tables_in(stage, "checks"))
+    for one in _tables_in(report, "checks", "inputs"):
+        yield str(one["table"])
+        yield from _texts(_list(one.get("used-by")))
+
+
+def _own(report: Report, keeps: Keeps) -> Report:
+    if not report:
+        return report
+    stages = [
+        {
+            **stage,
+            "reads": [one for one in _list(stage.get("reads")) if keeps(one)],
+            "checks": _checks(stage, keeps),
+        }
+        for stage in stages_of(report)
+        if keeps(stage["name"]) and keeps(stage.get("target"))
+    ]
+    inputs = [
+        {**one, "used-by": [user for user in _list(one.get("used-by")) if keeps(user)]}
+        for one in _tables_in(report, "inputs")
+        if keeps(one["table"])
+    ]
+    return {**report, "stages": stages, "checks": _checks(report, keeps), "inputs": inputs}
+
+
+def _of_others(report: Report, keeps: Keeps) -> Report:
+    if not report:
+        return report
+    sources: dict[str, list[str]] = {}
+    for source, target in edges_of(report):
+        if keeps(source):
+            sources.setdefault(target, []).append(source)
+    stages = [
+        {**_some(stage, _OF_A_STAGE), "name": _table_of(stage), "reads": sources.get(_table_of(stage), [])}
+        for stage in stages_of(report)
+        if keeps(_table_of(stage))
+    ]
+    inputs = [
+        {**_some(one, _OF_AN_INPUT), "used-by": [user for user in _list(one.get("used-by")) if keeps(user)]}
+        for one in _tables_in(report, "inputs")
+        if keeps(one["table"])
+    ]
+    checks = _checks(report, keeps) or [one for stage in stages_of(report) for one in _checks(stage, keeps)]
+    return {
+        **_some(report, _OF_A_RUN),
+        "stages": stages,
+        "checks": [_some(one, _OF_A_CHECK) for one in checks],
+        "inputs": inputs,
+    }
+
+
+def _table_of(stage: Report) -> str:
+    return str(stage.get("target") or stage["name"])
+
+
+def _checks(report: Report, keeps: Keeps) -> list[Report]:
+    return [one for one in _tables_in(report, "checks") if keeps(one["table"])]
+
+
+def _tables_in(report: Report, *fields: str) -> list[Report]:
+    """The entries of these lists that are about a table."""
+    found = (one for field in fields for one in _list(report.get(field)))
+    return [one for one in found if isinstance(one, dict) and isinstance(one.get("table"), str)]
+
+
+def _some(report: Report, fields: Iterable[str]) -> Report:
+    return {field: report[field] for field in fields if field in report}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    return (one for one in values if isinstance(one, str))
