@@ -61,6 +61,16 @@ async def test_a_guarded_catalog_has_nothing_of_the_plain_one() -> None:
             await unguarded([], [])  # type: ignore[arg-type, call-arg]
 
 
+def test_no_page_looks_past_its_window() -> None:
+    """What limits a page to what may be seen is in few modules. The others have no way around it."""
+    behind = {"window", "windows", "lists", "search", "timeline", "activity", "runs", "receipts", "site"}
+    folder = ROOT / "src" / "lakepact" / "server" / "ui"
+    modules = {file.stem: file.read_text() for file in folder.glob("*.py")}
+    assert behind <= set(modules)
+    past = re.compile(r"\.inside\b|\.parts\.|\bimport .*\bCatalog\b|catalog\.guard|\bseen_by\b")
+    assert {name for name, code in modules.items() if past.search(code)} <= behind
+
+
 async def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
     service = await build(Settings.load(store="memory://", warehouse="memory://"))
     await service.close()

@@ -212,20 +212,6 @@ class Rule:
         return self.role
 
 
-_PAGES: Final = (
-    "showWarehouse",
-    "showNamespace",
-    "showSearch",
-    "showTable",
-    "showTimeline",
-    "showSnapshots",
-    "showLineage",
-    "showPipelines",
-    "showRun",
-    "showMirrors",
-)
-
-
 def _rules() -> dict[str, Rule]:
     read, write, create, manage = Role.READ, Role.WRITE, Role.CREATE, Role.MANAGE
     return {
@@ -295,14 +281,25 @@ def _rules() -> dict[str, Rule]:
         "checkGrant": Rule(manage, "what it is on; oneself may always be asked about"),
         "loadGovernance": Rule(read, "the table or view"),
         "putGovernance": Rule(manage, "the table or view"),
-        # pages: each shows a warehouse as a whole
-        **dict.fromkeys(_PAGES, Rule(read, "the warehouse")),
-        "showHome": Rule(read, "a warehouse of one's account"),
-        "showServer": Rule(None, "anybody whom the server knows: it tells of no table"),
-        "showTransactions": Rule(read, "the warehouse; what others have not committed: manage on it"),
-        "showTransaction": Rule(read, "the warehouse; what others have not committed: manage on it"),
-        "submitAbort": Rule(read, "the warehouse; one's own; those of others: manage on it"),
-        "submitRenew": Rule(read, "the warehouse; one's own; those of others: manage on it"),
+        # pages: each shows what may be seen
+        "showHome": Rule(read, "anything in a warehouse of one's account; the server's numbers: a whole one"),
+        "showWarehouse": Rule(read, "anything in the warehouse; namespaces without anything to see are left out"),
+        "showNamespace": Rule(read, "the namespace, or anything in it; the rest is left out"),
+        "showSearch": Rule(read, "each table, view and namespace; others are left out"),
+        "showTable": Rule(read, "the table or view; other tables that its versions name: read on each"),
+        "showTimeline": Rule(read, "the table; other tables that its versions name: read on each"),
+        "showSnapshots": Rule(read, "the table"),
+        "showLineage": Rule(read, "the table, and each other one in the picture"),
+        "showTransactions": Rule(read, "as `showTransaction` for each; others are left out"),
+        "showTransaction": Rule(
+            read, "one's own; of what others have committed the tables; what they have not: manage on the warehouse"
+        ),
+        "showPipelines": Rule(read, "as `showRun` for each; others are left out"),
+        "showRun": Rule(read, "one's own; of the runs of others the tables they have made, read and checked"),
+        "showMirrors": Rule(read, "the warehouse"),
+        "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
+        "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
+        "submitRenew": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
     }
 
 

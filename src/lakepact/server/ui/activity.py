@@ -114,7 +114,9 @@ async def undecided_records(window: Window) -> tuple[list[TransactionRecord], bo
         after = page.after
         if after is None or len(found) > MOST_UNDECIDED:
             break
-    return found[:MOST_UNDECIDED], after is not None or len(found) > MOST_UNDECIDED
+    # Those of others are not counted for who sees a part of the warehouse.
+    more = len(found) > MOST_UNDECIDED or (after is not None and window.whole)
+    return found[:MOST_UNDECIDED], more
 
 
 async def recent(
