@@ -57,6 +57,8 @@ class Visibility:
 
         self._granted: dict[str, Pointer] | None = None
         self._ways: frozenset[tuple[str, ...]] | None = None
+        self._moved: dict[TransactionId, tuple[CommittedChange, ...]] = {}
+        """Of commits that were looked at: whoever looks for the newest ones meets the same again and again."""
 
     @classmethod
     async def of(cls, catalog: Catalog, principal: Principal) -> Self:
@@ -151,9 +153,15 @@ class Visibility:
 
     async def moved(self, records: Iterable[TransactionRecord]) -> dict[TransactionId, tuple[CommittedChange, ...]]:
         """What each of these commits has moved together, as far as it may be seen, under names that may be."""
-        told = {one.id: changes_of(one.writes) if one.state is State.COMMITTED else () for one in records}
-        if self.whole:
-            return told
+        found = {one.id: one for one in records}
+        away = [one for id, one in found.items() if id not in self._moved]
+        told = {one.id: changes_of(one.writes) if one.state is State.COMMITTED else () for one in away}
+        self._moved |= told if self.whole else await self._in_sight(told)
+        return {id: self._moved[id] for id in found}
+
+    async def _in_sight(
+        self, told: Mapping[TransactionId, tuple[CommittedChange, ...]]
+    ) -> dict[TransactionId, tuple[CommittedChange, ...]]:
         ways = await self.ways()
         await self._know(scope for changes in told.values() for one in changes for scope in _scopes(one))
         return {

@@ -168,6 +168,12 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "A part of a name, in any case.",
         "schema": TEXT,
     },
+    "in": {
+        "name": "in",
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "The namespace in which the search goes on, as the page before this one says.",
+    },
     "after": {
         "name": "after",
         "in": "query",

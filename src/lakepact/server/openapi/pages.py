@@ -1,4 +1,4 @@
-"""What each page of `/ui` shows, in words. They answer with HTML, errors too."""
+"""What each page of `/ui` shows, in words. They answer with HTML, errors too. All are limited to what may be seen."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ def _form(summary: str, text: str) -> Operation:
 _TOKEN: Final = "The form carries its session's `csrf` and comes from a page of this server: else 403."
 
 PAGES: Final[Mapping[str, Operation]] = {
-    "showHome": _page("Overview", "Whether the server is well, its warehouses, and the latest commits."),
-    "showServer": _page("The server", "Health, charts of commit rate, latency and conflicts, last runs of upkeep."),
+    "showHome": _page(
+        "Overview", "Whether the server is well, its warehouses, and the latest commits, as far as they may be seen."
+    ),
+    "showServer": _page("The server", "Health, charts, last runs of upkeep; for those who may read a whole warehouse."),
     "showStatic": Operation(Tag.PAGES, "A file of the pages", "Style and icon.", {200: "Text"}, media="*/*"),
-    "showSearch": _page("Search", "Tables, views and namespaces whose names hold a text.", "q", "warehouse", "after"),
+    "showSearch": _page(
+        "Search", "Tables, views and namespaces whose names hold a text.", "q", "warehouse", "after", "in"
+    ),
     "showWarehouse": _page("A warehouse", "The namespaces at its root.", "after"),
     "showNamespace": _page("A namespace", "What is in it, in pages.", "after"),
     "showTable": _page(
@@ -37,7 +41,9 @@ PAGES: Final[Mapping[str, Operation]] = {
     "showTransaction": _page("A transaction", "What it moved together, or what it holds and waits for."),
     "showPipelines": _page("Runs of pipelines", "Of the last 30 days, the newest first."),
     "showRun": _page("A run of a pipeline", "Its stages, its checks with sample rows, and its graph with durations."),
-    "showMirrors": _page("Mirrors", "How far each engine has followed each Delta table."),
+    "showMirrors": _page(
+        "Mirrors", "How far each engine has followed each Delta table; for those who may read the whole warehouse."
+    ),
     "showAccount": _page("Your account", "Who you are to this server, and the way out."),
     "showLogin": _page("Log in", "The form for a token, where the server asks who looks."),
     "submitLogin": _form("Log in, by form", "With `token`: a session begins, in a cookie for these pages alone."),
