@@ -35,6 +35,12 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
 }
+PARTIAL: Final = (
+    *("overview", "warehouse", "namespace", "search", "table", "timeline", "lineage", "delta"),
+    *("transactions", "commit", "pipelines", "run"),
+)
+"""Pages for somebody who may read a part of the warehouse."""
+
 NARROWEST: Final = {"viewport": {"width": 320, "height": 640}}
 
 
@@ -243,10 +249,54 @@ def test_a_server_that_asks_lets_people_in_with_a_token(tmp_path: Path, browser:
         context.close()
 
 
-async def new_token(settings: Settings, name: str) -> str:
+def test_somebody_who_sees_a_part_of_it_is_shown_that_part_well(tmp_path: Path, browser: Any) -> None:
+    env = {"LAKEPACT_LOG_LEVEL": "warning"}
+    with running_server(tmp_path, env=env) as server:
+        pages = pages_of(fill(server.url, tmp_path / "data" / "warehouse"))
+    settings = Settings.load(data=str(tmp_path / "data"))
+    admin, ada = run(new_token(settings, "root")), run(new_token(settings, "ada", admin=False))
+    wrong: list[str] = []
+    with running_server(tmp_path, env={**env, "LAKEPACT_AUTH": "tokens"}) as server:
+        lake = Company(server.url, tmp_path / "data" / "warehouse")
+        for on in (
+            {"on": "namespace", "namespace": ["sales"]},
+            {"on": "table", "namespace": ["shop"], "name": "fact_sales"},
+            {"on": "table", "namespace": ["ml"], "name": "labels"},
+        ):
+            body = {"holder": "user:ada", "role": "write", **on}
+            lake.done("POST", "/main/grants", body, Authorization=f"Bearer {admin}")
+        mine = lake.done("POST", "/main/transactions", {}, Authorization=f"Bearer {ada}")["transaction-id"]
+        shown = {one: pages[one] for one in PARTIAL} | {
+            "shop": "/ui/catalog/main/shop",
+            "own": f"/ui/transactions/main/{mine}",
+            "no-mirrors": "/ui/mirrors/main",
+            "no-table": "/ui/catalog/main/shop/daily_revenue",
+        }
+        for look in LOOKS:
+            context = browser.new_context(**LOOKS[look])
+            page = context.new_page()
+            page.goto(f"{server.url}/ui")
+            page.get_by_label("Token").fill(ada)
+            page.get_by_role("button", name="Log in").click()
+            page.wait_for_url("**/ui")
+            for name, path in shown.items():
+                page.goto(server.url + path)
+                keep(page, f"part-{name}-{look}")
+                told = page.content()
+                problems = [one for one in ("raw.clicks", "dim_customer", "90421") if one in told]
+                problems += [] if "daily_revenue" in path or "daily_revenue" not in told else ["daily_revenue"]
+                problems += findings(page, axe(), rules=None if look == "light" else ["color-contrast", "target-size"])
+                if page.evaluate("document.scrollingElement.scrollWidth > innerWidth"):
+                    problems.append("it is too wide")
+                wrong += [f"{name}, {look}: {problem}" for problem in problems]
+            context.close()
+    assert not wrong, "\n".join(wrong)
+
+
+async def new_token(settings: Settings, name: str, *, admin: bool = True) -> str:
     store = await open_store(settings.store, settings.kernel())
     try:
-        return (await Tokens(store, SystemClock(), SystemRng()).create(name, admin=True)).text
+        return (await Tokens(store, SystemClock(), SystemRng()).create(name, admin=admin)).text
     finally:
         await store.close()
 

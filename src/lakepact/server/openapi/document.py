@@ -171,7 +171,7 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
     "in": {
         "name": "in",
         "in": "query",
-        "schema": {"type": "string"},
+        "schema": TEXT,
         "description": "The namespace in which the search goes on, as the page before this one says.",
     },
     "after": {
