@@ -21,7 +21,7 @@ from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
 from lakepact.server.ui.catalog_page import CatalogPages
 from lakepact.server.ui.home_page import HomePages
-from lakepact.server.ui.html import name
+from lakepact.server.ui.html import name, tag
 from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
 from lakepact.server.ui.lineage import Lineage
 from lakepact.server.ui.lineage_page import LineagePages
@@ -40,6 +40,7 @@ Show: TypeAlias = Callable[[Request], Awaitable[Page]]
 Act: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _TITLES = {400: "That cannot be", 403: "Not allowed", 404: "Not here", 409: "Not now", 503: "Not now"}
+_PERHAPS = "It may have been renamed or dropped, or be something that you may not read: search for it, or ask whoever manages it."
 
 _log = structlog.get_logger(__name__)
 
@@ -150,6 +151,10 @@ class Site:
             _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
         message = str(orjson.loads(told.body)["error"]["message"])
         title = _TITLES.get(told.status, "This page cannot be shown")
-        body = (heading(title), alert(str(told.status), name(message[:2_000])))
+        body = (
+            heading(title),
+            alert(str(told.status), name(message[:2_000])),
+            tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
+        )
         page = Page(title, body, status=told.status, headers=told.headers)
         return self._frame.response(page, request.principal, whole=whole)

@@ -133,9 +133,11 @@ def _of_others(report: Report, keeps: Keeps) -> Report:
         if keeps(_table_of(stage))
     ]
     inputs = [
-        {**_some(one, _OF_AN_INPUT), "used-by": [user for user in _list(one.get("used-by")) if keeps(user)]}
+        {**_some(one, _OF_AN_INPUT), "used-by": users}
         for one in _tables_in(report, "inputs")
         if keeps(one["table"])
+        # What only a hidden stage has read tells of that one.
+        and ((users := _users(one, sources, keeps)) or not one.get("used-by"))
     ]
     checks = _checks(report, keeps) or [one for stage in stages_of(report) for one in _checks(stage, keeps)]
     return {
@@ -144,6 +146,12 @@ def _of_others(report: Report, keeps: Keeps) -> Report:
         "checks": [_some(one, _OF_A_CHECK) for one in checks],
         "inputs": inputs,
     }
+
+
+def _users(one: Report, sources: Mapping[str, Sequence[str]], keeps: Keeps) -> list[str]:
+    """The tables in sight that were made of this one, by themselves or through a view."""
+    told = [user for user in _list(one.get("used-by")) if keeps(user)]
+    return told or [target for target, found in sources.items() if keeps(target) and one["table"] in found]
 
 
 def _table_of(stage: Report) -> str:
