@@ -40,7 +40,7 @@ Show: TypeAlias = Callable[[Request], Awaitable[Page]]
 Act: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _TITLES = {400: "That cannot be", 403: "Not allowed", 404: "Not here", 409: "Not now", 503: "Not now"}
-_PERHAPS = "It may have been renamed or dropped, or be something that you may not read: search for it, or ask whoever manages it."
+_PERHAPS = "It may have been renamed or dropped, or you may not read it. Search for it, or ask whoever manages it."
 
 _log = structlog.get_logger(__name__)
 
