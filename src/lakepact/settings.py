@@ -380,6 +380,16 @@ class Settings(BaseSettings):
     oidc_admin_groups: str = Field(
         default="", description="Groups whose members administer their account, separated by commas."
     )
+    oidc_client_id: str = Field(
+        default="",
+        description="What this server is to the issuer: people then log in to the web page there. Needs `public_url`.",
+    )
+    oidc_client_secret: str = Field(
+        default="", description="That client's secret. Without it the client is a public one; PKCE is always used."
+    )
+    oidc_scopes: str = Field(
+        default="openid profile", description="What the login asks the issuer for, separated by spaces."
+    )
     rate_limit_per_s: float = Field(
         default=0.0,
         description="Requests a second that one principal may send to one process, or one address without a name. "
@@ -466,6 +476,13 @@ class Settings(BaseSettings):
             raise ValueError(f"only asymmetric algorithms can be listed: {', '.join(sorted(_ASYMMETRIC))}")
         return value
 
+    @field_validator("oidc_scopes")
+    @classmethod
+    def _has_openid(cls, value: str) -> str:
+        if "openid" not in value.split():
+            raise ValueError("openid must be among them: without it the issuer does not say who it was")
+        return " ".join(value.split())
+
     @field_validator("public_url")
     @classmethod
     def _is_public_url(cls, value: str) -> str:
@@ -484,6 +501,10 @@ class Settings(BaseSettings):
     def _names_its_issuer(self) -> Self:
         if "oidc" in self.auth_modes and not (self.oidc_issuer and self.oidc_audience):
             raise ValueError("auth = oidc needs oidc_issuer and oidc_audience: from whom, and for whom, a token is")
+        if "oidc" in self.auth_modes and self.oidc_client_id and not self.public_url:
+            raise ValueError("oidc_client_id needs public_url: where the issuer sends people back to")
+        if self.oidc_client_secret and not self.oidc_client_id:
+            raise ValueError("oidc_client_secret needs oidc_client_id: whose secret it is")
         return self
 
     @model_validator(mode="before")
@@ -521,6 +542,11 @@ class Settings(BaseSettings):
     def auth_modes(self) -> frozenset[str]:
         """How callers are recognised. Empty: nobody is asked for a name."""
         return _modes(self.auth) - {"none"}
+
+    @property
+    def reached_by_https(self) -> bool:
+        """Whether browsers see the server over https."""
+        return urlsplit(self.public_url).scheme == "https"
 
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""
@@ -566,7 +592,8 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, Any]:
         """Every setting by name, fit for other people's eyes: no password, no key."""
         values = self.model_dump()
-        values["auth_secret"] = HIDDEN if self.auth_secret else ""
+        for name in ("auth_secret", "oidc_client_secret"):
+            values[name] = HIDDEN if values[name] else ""
         values["store"] = without_password(self.store)
         values["store_options"] = _without_secrets(self.store_options)
         values["warehouse"] = without_password(self.warehouse)

@@ -106,10 +106,18 @@ def test_a_token_from_the_first_one_to_its_end(tmp_path: Path) -> None:
 
 def test_no_secret_is_in_a_log_an_error_a_metric_or_the_settings(tmp_path: Path) -> None:
     mixed_in = "an-auth-secret-that-nobody-may-see-0123"
+    client_secret = "a-client-secret-that-nobody-may-see"
     token = create_token(tmp_path, "root", "--admin", "--group", "g")
     seen: list[bytes] = []
     with running_issuer() as issuer:
-        given = issuer.settings(auth_secret=mixed_in, log_level="debug", grpc_port=0)
+        given = issuer.settings(
+            auth_secret=mixed_in,
+            log_level="debug",
+            grpc_port=0,
+            oidc_client_id="web",
+            oidc_client_secret=client_secret,
+            public_url="http://127.0.0.1:8181",
+        )
         env = {f"LAKEPACT_{name.upper()}": str(value) for name, value in given.items()}
         jwt, wrong_jwt = issuer.token(), issuer.token(aud="other")
         with running_server(tmp_path, env=env) as server:
@@ -146,7 +154,7 @@ def test_no_secret_is_in_a_log_an_error_a_metric_or_the_settings(tmp_path: Path)
             seen.append((ended.stdout + ended.stderr).encode())
         seen.append(server.log.read_bytes())
     # What must not be: every secret whole, and the parts of it that are secret by themselves.
-    secrets = [token.secret, access.rpartition(".")[2], jwt.rpartition(".")[2], mixed_in, "t00-short"]
+    secrets = [token.secret, access.rpartition(".")[2], jwt.rpartition(".")[2], mixed_in, client_secret, "t00-short"]
     secrets += [*(bad.rpartition("_")[2].rpartition(".")[2] for bad in wrong), *signing_keys(tmp_path)]
     assert len(secrets) >= 10
     everything = b"\n".join(seen)
@@ -155,7 +163,7 @@ def test_no_secret_is_in_a_log_an_error_a_metric_or_the_settings(tmp_path: Path)
         assert secret.encode() not in everything, secret
     # The store itself has the hash of the token and never the token.
     whole = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
-    for secret in (token.secret, access, jwt, mixed_in):
+    for secret in (token.secret, access, jwt, mixed_in, client_secret):
         assert secret.encode() not in whole
 
 

@@ -31,6 +31,7 @@ INSIDE = {"parts", "names", "cells", "cut", "table_files", "grants", "dropped"}
 NOT_OF_THE_CATALOG = {"livez", "readyz", "health", "metrics", "openapi", "docs"} | {
     *("getToken", "whoAmI", "listTokens", "createToken", "rotateToken", "revokeToken"),
     *("showStatic", "showLogin", "submitLogin", "submitLogout", "showAccount"),
+    *("startLogin", "finishLogin", "leaveIssuer"),
 }
 """Operations that tell nothing of any table: the server's, and those about who is asking."""
 

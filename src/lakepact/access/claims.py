@@ -5,6 +5,7 @@ Pure: the signature has been checked by others, and time is an argument.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,6 +56,20 @@ def recognised(claims: Mapping[str, Any], expected: Expected, now_s: float) -> t
         ),
         until_s,
     )
+
+
+def check_login(claims: Mapping[str, Any], client_id: str, nonce: str) -> None:
+    """An ID token was made for this client and the login that this nonce was sent with. Raises `BadClaims` if not."""
+    audience = claims.get("aud")
+    named = audience if isinstance(audience, list) else [audience]
+    if client_id not in named:
+        raise BadClaims("it is for another client than oidc_client_id names")
+    # Among several it must say who of them has asked for it; if it says so at all, it is this one.
+    if (len(named) > 1 or "azp" in claims) and claims.get("azp") != client_id:
+        raise BadClaims("it was made for another client than oidc_client_id names (azp)")
+    said = claims.get("nonce")
+    if not isinstance(said, str) or not hmac.compare_digest(said.encode(), nonce.encode()):
+        raise BadClaims("it was made for another login (nonce)")
 
 
 def _check_issuer(claims: Mapping[str, Any], expected: Expected) -> None:

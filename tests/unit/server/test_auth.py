@@ -6,7 +6,7 @@ import pytest
 
 from lakepact.errors import InvalidSetting
 from lakepact.server.auth.exposure import check_exposed, is_loopback
-from lakepact.server.auth.jwks import trustworthy
+from lakepact.server.auth.issuer import trustworthy
 from lakepact.server.auth.limits import Buckets
 from lakepact.settings import Settings
 

@@ -5,8 +5,10 @@
     keys.py       the server's own signing keys, shared by all replicas
     bearer.py     whose bearer token this is; remembered for a short time
     oidc.py       tokens of an identity provider
-    jwks.py       its public keys: fetched, bounded, remembered
-    sessions.py   people with a browser: cookies, and forms that nobody else has made
+    issuer.py     what is asked of it over HTTP: bounded, remembered
+    jwks.py       its public keys
+    login.py      people who are sent there to log in, and come back with a code
+    sessions.py   people with a browser: cookies (cookies.py), and forms that nobody else has made
     limits.py     how often
     guard.py      the one question before every request
     oauth.py      POST /v1/oauth/tokens

@@ -52,6 +52,23 @@ class SigningKeys:
 
     async def verified(self, purpose: str, text: str) -> dict[str, Any] | None:
         """What the statement says, if this server, or another replica, has signed it for this purpose."""
+        key = await self._key_of(purpose, text)
+        return None if key is None else verify(key, purpose, text)
+
+    async def behind(self, purpose: str, text: str) -> bytes | None:
+        """A secret that goes with this statement alone, and that nobody can tell who has only the statement."""
+        key = await self._key_of(purpose, text)
+        if key is None or verify(key, purpose, text) is None:
+            return None
+        return hmac.digest(key.for_purpose(f"behind {purpose}"), text.encode(), hashlib.sha256)
+
+    async def derived(self, purpose: str) -> list[bytes]:
+        """Secrets of this purpose, the current one first."""
+        await self._current()
+        return [key.for_purpose(purpose) for _, key in self._known]
+
+    async def _key_of(self, purpose: str, text: str) -> SigningKey | None:
+        """The key that the statement says it is signed with."""
         key_id = key_id_of(text, purpose)
         if key_id is None:
             return None
@@ -59,12 +76,7 @@ class SigningKeys:
         if key is None and self._not_looked_for(_LOOK_AGAIN_S):
             await self._look()
             key = self._named(key_id)
-        return None if key is None else verify(key, purpose, text)
-
-    async def derived(self, purpose: str) -> list[bytes]:
-        """Secrets of this purpose, the current one first."""
-        await self._current()
-        return [key.for_purpose(purpose) for _, key in self._known]
+        return key
 
     def _named(self, key_id: str) -> SigningKey | None:
         return next((key for _, key in self._known if key.id == key_id), None)

@@ -6,14 +6,16 @@ public key is never used as a shared secret, and `none` is nobody.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 import orjson
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jws import JWSRegistry
 
-from lakepact.access.claims import BadClaims, Expected, recognised
+from lakepact.access.claims import BadClaims, Expected, check_login, recognised
 from lakepact.access.signed import decoded_part
 from lakepact.kernel.ports import Clock
 from lakepact.server.auth.bearer import MOST_BYTES, Recognised
@@ -39,6 +41,22 @@ class OidcTokens:
         self._registry = _Registry(algorithms=sorted(algorithms), strict_check_header=False)
 
     async def recognise(self, text: str) -> Recognised:
+        """Whose token it is, if it is for this server."""
+        return self._named(await self._claims(text), self._expected)
+
+    async def identify(self, text: str, *, client_id: str, nonce: str) -> Recognised:
+        """Whom an ID token names, if it was made for this client's login of this nonce. Raises `Unrecognised`."""
+        if len(text) > MOST_BYTES or not text.isascii():
+            raise Unrecognised(_NOT_A_TOKEN)
+        claims = await self._claims(text)
+        try:
+            check_login(claims, client_id, nonce)
+        except BadClaims as error:
+            raise Unrecognised(f"the token is refused: {error}") from None
+        return self._named(claims, replace(self._expected, audiences=frozenset({client_id})))
+
+    async def _claims(self, text: str) -> dict[str, Any]:
+        """What the token says, if its issuer has signed it."""
         header = decoded_part(text.partition(".")[0]) if text.count(".") == 2 else None
         if header is None:
             raise Unrecognised(_NOT_A_TOKEN)
@@ -59,8 +77,11 @@ class OidcTokens:
             raise Unrecognised("the token's signature is wrong") from None
         if not isinstance(claims, dict):
             raise Unrecognised(_NOT_A_TOKEN)
+        return claims
+
+    def _named(self, claims: Mapping[str, Any], expected: Expected) -> Recognised:
         try:
-            principal, until_s = recognised(claims, self._expected, self._clock.now_ms() / 1000)
+            principal, until_s = recognised(claims, expected, self._clock.now_ms() / 1000)
         except BadClaims as error:
             raise Unrecognised(f"the token is refused: {error}", expired=error.expired) from None
         return Recognised(principal, int(until_s * 1000))

@@ -1,6 +1,7 @@
 """People with a browser: a session in a signed cookie, and forms that nobody else can have made.
 
     header = (await sessions.begin(token))[1]     after the login form: `Set-Cookie`, to send with the answer
+    header = await sessions.begun(recognised)      the same for somebody who has been recognised in another way
     principal = request.principal                  on every page: the guard has looked at the cookie
     await sessions.csrf(request)                   goes into every form, as the hidden field `csrf`
     sessions.ended()                               after the logout form: `Set-Cookie` again
@@ -19,7 +20,7 @@ import base64
 import hashlib
 import hmac
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from lakepact.access.principal import Principal
@@ -27,16 +28,16 @@ from lakepact.access.secrets import TokenId
 from lakepact.access.signed import MOST_BYTES
 from lakepact.errors import InvalidRequest
 from lakepact.kernel.ports import Clock, Rng
-from lakepact.server.auth.bearer import Bearers
+from lakepact.server.auth.bearer import Bearers, Recognised
+from lakepact.server.auth.cookies import Cookie, Header, cookies_of
 from lakepact.server.auth.errors import NotAllowed, Unrecognised
 from lakepact.server.auth.keys import SigningKeys
 from lakepact.server.http import Request, Response
 from lakepact.server.routing import Handler, Route
 
-Header: TypeAlias = tuple[bytes, bytes]
-
 UI: Final = "/ui"
 LOGIN: Final = "/ui/login"
+CALLBACK: Final = "/ui/login/callback"
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"
 SESSION: Final = "session"
@@ -64,6 +65,7 @@ class Sessions:
         rng: Rng,
         *,
         lifetime_s: float,
+        secure: bool = False,
         public_url: str = "",
         base_path: str = "",
     ) -> None:
@@ -74,10 +76,8 @@ class Sessions:
         self._rng = rng
         self._lifetime_s = lifetime_s
         self._public_host = urlsplit(public_url).netloc.lower()
-        self._secure = urlsplit(public_url).scheme == "https"
         self._base_path = base_path
-        # A name with this prefix is refused by browsers unless the cookie is secure and of this host alone.
-        self._name = "__Host-lakepact" if self._secure else "lakepact"
+        self._cookie = Cookie("lakepact", secure=secure)
 
     @property
     def asks(self) -> bool:
@@ -89,6 +89,10 @@ class Sessions:
         if self._bearers is None:
             raise InvalidRequest("this server asks nobody for a name: there is nothing to log in to")
         found = await self._bearers.recognise(token.strip().encode())
+        return found.principal, await self.begun(found)
+
+    async def begun(self, found: Recognised) -> Header:
+        """A session of somebody who has been recognised, for no longer than that counts."""
         now_ms = self._clock.now_ms()
         ends_ms = now_ms + int(self._lifetime_s * 1000)
         if found.until_ms is not None:
@@ -109,14 +113,14 @@ class Sessions:
             raise InvalidRequest(
                 "you are in more groups than fit into a session; have fewer of them put into your token"
             )
-        return who, self._cookie(text, max(0, (ends_ms - now_ms) // 1000))
+        return self._cookie.header(text, max(0, (ends_ms - now_ms) // 1000))
 
     def ended(self) -> Header:
-        return self._cookie("", 0)
+        return self._cookie.gone()
 
     async def recognise(self, cookies: bytes | None) -> Principal | None:
         """Whose session the request's `Cookie` brings. None: nobody's, or nobody's any more."""
-        text = self._sent(cookies)
+        text = self._cookie.sent(cookies)
         if self._bearers is None or text is None:
             return None
         said = await self._keys.verified(SESSION, text)
@@ -132,7 +136,7 @@ class Sessions:
 
     async def csrf(self, request: Request) -> str:
         """What a form of this session carries. Empty without a session: then there is nothing to be stolen."""
-        session = self._sent(_cookies(request))
+        session = self._cookie.sent(cookies_of(request))
         return "" if session is None else _csrf((await self._keys.derived(_CSRF))[0], session)
 
     def login(self, scope_path: str) -> Response:
@@ -156,7 +160,7 @@ class Sessions:
         async def checked(request: Request) -> Response:
             if request.header("authorization") is None:
                 self._check_origin(request)
-                session = self._sent(_cookies(request))
+                session = self._cookie.sent(cookies_of(request))
                 if session is not None and request.principal.name is not None:
                     await self._check_form(request, session)
             return await handler(request)
@@ -182,27 +186,10 @@ class Sessions:
         if not any(hmac.compare_digest(sent.encode(), one.encode()) for one in known):
             raise NotFromHere("the form is not of this session, or too old; load the page again and send it again")
 
-    def _sent(self, cookies: bytes | None) -> str | None:
-        for part in (cookies or b"").decode("latin-1").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self._name and value:
-                return value
-        return None
-
-    def _cookie(self, value: str, age_s: int) -> Header:
-        secure = "; Secure" if self._secure else ""
-        text = f"{self._name}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax{secure}"
-        return b"Set-Cookie", text.encode()
-
 
 def _csrf(secret: bytes, session: str) -> str:
     digest = hmac.digest(secret, session.encode("latin-1"), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-def _cookies(request: Request) -> bytes | None:
-    found = request.header("cookie")
-    return None if found is None else found.encode("latin-1")
 
 
 def _field(request: Request, name: str) -> str:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from lakepact.access.claims import Expected
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.server.auth.admin import TokenHandlers
-from lakepact.server.auth.bearer import Bearers, ForeignTokens
+from lakepact.server.auth.bearer import Bearers
 from lakepact.server.auth.guard import Guard
+from lakepact.server.auth.issuer import trustworthy
 from lakepact.server.auth.keys import SigningKeys
 from lakepact.server.auth.limits import Buckets
+from lakepact.server.auth.login import Client, IssuerLogin, LoginTokens
 from lakepact.server.auth.oauth import OAuthHandler
-from lakepact.server.auth.sessions import Sessions
+from lakepact.server.auth.sessions import CALLBACK, LOGIN, Sessions
 from lakepact.server.auth.tokens import Tokens
 from lakepact.server.metrics import Metrics
 from lakepact.server.routing import Route
 from lakepact.settings import Settings
+
+if TYPE_CHECKING:
+    from lakepact.server.auth.oidc import OidcTokens
 
 _BURST_S: Final = 2.0
 """For how many seconds' worth of requests a caller may come at once, if the setting does not say."""
@@ -30,6 +36,9 @@ class Auth:
     sessions: Sessions
     """For pages: begins and ends sessions, and makes what forms carry."""
 
+    login: IssuerLogin | None
+    """The way in over the identity provider, if the settings say what this server is to it."""
+
     routes: tuple[Route, ...]
 
 
@@ -37,13 +46,14 @@ def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metric
     """Raises `InvalidSetting` for settings that do not fit together."""
     modes = settings.auth_modes
     tokens, keys = Tokens(store, clock, rng), SigningKeys(store, clock, rng, secret=settings.auth_secret)
+    oidc = _oidc(settings, clock) if "oidc" in modes else None
     bearers = None
     if modes:
         bearers = Bearers(
             clock,
             tokens=tokens if "tokens" in modes else None,
             keys=keys,
-            foreign=_oidc(settings, clock) if "oidc" in modes else None,
+            foreign=oidc,
             remember_s=settings.token_cache_s,
             expired_status=settings.expired_status,
         )
@@ -53,6 +63,7 @@ def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metric
         clock,
         rng,
         lifetime_s=settings.session_s,
+        secure=settings.reached_by_https,
         public_url=settings.public_url,
         base_path=settings.base_path,
     )
@@ -72,12 +83,32 @@ def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metric
         longest_s=settings.token_max_s or None,
         now_ms=clock.now_ms,
     )
-    return Auth(guard, sessions, (*oauth.routes(), *handlers.routes()))
+    login = _login(settings, oidc, keys, clock, rng) if oidc is not None and settings.oidc_client_id else None
+    return Auth(guard, sessions, login, (*oauth.routes(), *handlers.routes()))
 
 
-def _oidc(settings: Settings, clock: Clock) -> ForeignTokens:
+def _login(settings: Settings, tokens: LoginTokens, keys: SigningKeys, clock: Clock, rng: Rng) -> IssuerLogin:
+    public = settings.public_url
+    if not trustworthy(public):
+        raise InvalidSetting(
+            f"public_url = {public!r}: the identity provider sends people back there with a code, so it begins with "
+            f"https:// (http:// only for this machine); correct it"
+        )
+    # Never what a request says as its Host: the code would go wherever somebody wants it.
+    root = f"{urlsplit(public).scheme}://{urlsplit(public).netloc}{settings.base_path}"
+    client = Client(
+        id=settings.oidc_client_id,
+        redirect_uri=root + CALLBACK,
+        after_logout=root + LOGIN,
+        scopes=settings.oidc_scopes,
+        secret=settings.oidc_client_secret,
+    )
+    return IssuerLogin(settings.oidc_issuer, client, tokens, keys, clock, rng, secure=settings.reached_by_https)
+
+
+def _oidc(settings: Settings, clock: Clock) -> OidcTokens:
     try:
-        from lakepact.server.auth.jwks import Jwks, over_http, trustworthy
+        from lakepact.server.auth.jwks import Jwks, over_http
         from lakepact.server.auth.oidc import OidcTokens
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"auth = oidc needs {error.name}; install it: pip install 'lakepact[oidc]'") from None

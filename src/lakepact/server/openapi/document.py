@@ -186,6 +186,36 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "The version that the page begins with: what the page before said.",
         "schema": TEXT,
     },
+    "next": {
+        "name": "next",
+        "in": "query",
+        "description": "The page to go to in the end, one of these.",
+        "schema": TEXT,
+    },
+    "code": {
+        "name": "code",
+        "in": "query",
+        "description": "What the identity provider gives tokens for, once.",
+        "schema": TEXT,
+    },
+    "login-state": {
+        "name": "state",
+        "in": "query",
+        "description": "Which login it is the answer to.",
+        "schema": TEXT,
+    },
+    "iss": {
+        "name": "iss",
+        "in": "query",
+        "description": "Whose answer it is: the issuer.",
+        "schema": TEXT,
+    },
+    "error": {
+        "name": "error",
+        "in": "query",
+        "description": "Why the identity provider has let nobody in, with an `error_description`.",
+        "schema": TEXT,
+    },
     "prefer": {
         "name": "Prefer",
         "in": "header",

@@ -12,6 +12,12 @@ def _page(summary: str, text: str, *parameters: str) -> Operation:
     return Operation(Tag.PAGES, summary, text, {200: "Text"}, parameters=parameters, media="text/html")
 
 
+def _way(summary: str, text: str, *parameters: str) -> Operation:
+    """It leads elsewhere."""
+    text += " 404 where nobody logs in over an identity provider (`oidc_client_id`)."
+    return Operation(Tag.PAGES, summary, text, {303: None}, parameters=parameters, media="text/html")
+
+
 def _form(summary: str, text: str) -> Operation:
     return Operation(Tag.PAGES, summary, text, {303: None}, refusals=(403, 408, 409, 504), media="text/html")
 
@@ -47,6 +53,14 @@ PAGES: Final[Mapping[str, Operation]] = {
     "showAccount": _page("Your account", "Who you are to this server, and the way out."),
     "showLogin": _page("Log in", "The form for a token, where the server asks who looks."),
     "submitLogin": _form("Log in, by form", "With `token`: a session begins, in a cookie for these pages alone."),
+    "startLogin": _way("Log in at the identity provider", "To its own page; the browser keeps a cookie.", "next"),
+    "finishLogin": _way(
+        "Back from the identity provider",
+        "With what it sends people back with, and the cookie: a session begins, as with a token. "
+        "An `error` of the identity provider's, or an answer to something else, is 401.",
+        *("code", "login-state", "iss", "error"),
+    ),
+    "leaveIssuer": _way("Log out at the identity provider", "To where it forgets who it was, if it has such a place."),
     "submitLogout": _form("Log out, by form", f"The cookie is taken away. {_TOKEN}"),
     "submitAbort": _form("Abort a transaction, by form", f"As `abort` of the API. {_TOKEN}"),
     "submitRenew": _form("Renew a transaction, by form", f"For `seconds`, as `renew` of the API. {_TOKEN}"),

@@ -53,6 +53,12 @@ class Links:
     def login(self) -> str:
         return f"{self.root}/login"
 
+    def login_at_issuer(self, back: str) -> str:
+        return f"{self.root}/login/issuer{_query({'next': back or None})}"
+
+    def leave_issuer(self) -> str:
+        return f"{self.root}/logout/issuer"
+
     def logout(self) -> str:
         return f"{self.root}/logout"
 

@@ -14,6 +14,7 @@ from lakepact.catalog.errors import NotFound
 from lakepact.catalog.trail import Trail
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
+from lakepact.server.auth.sessions import CALLBACK
 from lakepact.server.auth.wiring import Auth
 from lakepact.server.http import Request, Response
 from lakepact.server.rest.errors import error_answer
@@ -61,7 +62,7 @@ class Site:
         links = Links(base_path)
         windows = Windows(catalogs, default_warehouse, rows, trail)
         self._frame = Frame(links, windows.warehouses_of, default_warehouse)
-        self._account = AccountPages(auth.sessions, auth.guard, links, self._frame)
+        self._account = AccountPages(auth.sessions, auth.guard, links, self._frame, auth.login)
         self._catalog = CatalogPages(windows, links)
         self._tables = TablePages(windows, links, self._catalog)
         self._transactions = TransactionPages(windows, links, auth.sessions)
@@ -97,6 +98,9 @@ class Site:
             Route("GET", "/ui/static/{file}", "showStatic", self._guarded(self._static), open=True),
             Route("GET", "/ui/login", "showLogin", self._guarded(self._account.login), open=True),
             Route("POST", "/ui/login", "submitLogin", self._guarded(self._account.begin), open=True),
+            Route("GET", "/ui/login/issuer", "startLogin", self._guarded(self._account.start), open=True),
+            Route("GET", CALLBACK, "finishLogin", self._guarded(self._account.finish), open=True),
+            Route("GET", "/ui/logout/issuer", "leaveIssuer", self._guarded(self._account.leave), open=True),
             Route("POST", "/ui/logout", "submitLogout", self._guarded(self._account.end)),
             *(Route("GET", template, operation, self._showing(show)) for template, operation, show in shown),
             Route("POST", f"{transaction}/abort", "submitAbort", self._guarded(self._transactions.abort)),
