@@ -224,6 +224,11 @@ class Settings(BaseSettings):
         le=65_535,
     )
     workers: int = Field(default=1, description="How many processes serve behind one socket.", ge=1, le=256)
+    tls_cert: str = Field(
+        default="",
+        description="A file with the server's certificate, and those above it, in PEM: then it speaks TLS only.",
+    )
+    tls_key: str = Field(default="", description="The file with that certificate's private key, in PEM, not encrypted.")
     base_path: str = Field(default="", description="What every path begins with, such as `/catalog`.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, description="The size of one request's body, unpacked.", gt=0)
     max_tables: int = Field(default=100, description="Tables one commit may change.", gt=0)
@@ -330,7 +335,8 @@ class Settings(BaseSettings):
     )
     public_url: str = Field(
         default="",
-        description="Where people reach the server, if elsewhere. With https, cookies are secure.",
+        description="Where people reach the server, if elsewhere. With https, or with `tls_cert` alone, cookies are "
+        "secure.",
     )
     open_metrics: bool = Field(default=False, description="Whether `/metrics` answers without a token.")
     open_docs: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` answer without a token.")
@@ -507,6 +513,12 @@ class Settings(BaseSettings):
             raise ValueError("oidc_client_secret needs oidc_client_id: whose secret it is")
         return self
 
+    @model_validator(mode="after")
+    def _has_a_key(self) -> Self:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together: the certificate's file, and its key's")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _follow(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -546,7 +558,7 @@ class Settings(BaseSettings):
     @property
     def reached_by_https(self) -> bool:
         """Whether browsers see the server over https."""
-        return urlsplit(self.public_url).scheme == "https"
+        return urlsplit(self.public_url).scheme == "https" if self.public_url else bool(self.tls_cert)
 
     def places(self) -> dict[str, Place]:
         """Every warehouse by name, the default one first."""

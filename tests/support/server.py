@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -30,9 +31,6 @@ _TOLD_CHARACTERS: Final = 8_000
 # Ends the server when its own input ends, which is when the tests are gone.
 _GUARD: Final = 'cat > /dev/null; kill -TERM "$1" 2> /dev/null'
 
-# No proxy between a test and its own machine, whatever the environment says.
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -47,8 +45,12 @@ class Server:
 
 
 @contextmanager
-def running_server(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running_server(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None, ca_bundle: Path | None = None
+) -> Iterator[Server]:
     """A server whose data is in `folder`, with more `options` of `lakepact serve` and more environment.
+
+    `ca_bundle` is who vouches for it, if it speaks TLS.
 
     A test may end the process itself; otherwise it is asked to end, and must do so cleanly.
     """
@@ -66,7 +68,7 @@ def running_server(folder: Path, *options: str, env: Mapping[str, str] | None = 
         )
     guard = subprocess.Popen(["sh", "-c", _GUARD, "guard", str(process.pid)], stdin=subprocess.PIPE)
     try:
-        yield Server(_ready_url(process, log, start), process, log, folder)
+        yield Server(_ready_url(process, log, start, _opener(ca_bundle)), process, log, folder)
         ended_by_test = process.poll() is not None
     except BaseException as error:
         error.add_note(f"the server's log:\n{_end_of(log)}")
@@ -89,7 +91,17 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int) -> str:
+def _opener(ca_bundle: Path | None) -> urllib.request.OpenerDirector:
+    # No proxy between a test and its own machine, whatever the environment says.
+    direct = urllib.request.ProxyHandler({})
+    if ca_bundle is None:
+        return urllib.request.build_opener(direct)
+    return urllib.request.build_opener(
+        direct, urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(ca_bundle)))
+    )
+
+
+def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int, opener: urllib.request.OpenerDirector) -> str:
     """Where it listens, once it says that it is ready to serve."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     answer = "it has not said where it listens"
@@ -99,17 +111,17 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int) -> str:
         found = re.search(rb"https?://[\w.\-\[\]:]+:\d+[^\s\"']*", log.read_bytes()[start:])
         if found:
             url = found[0].decode().rstrip("/")
-            answer = _readiness(url)
+            answer = _readiness(url, opener)
             if not answer:
                 return url
         time.sleep(_POLL_S)
     raise RuntimeError(f"the server was not ready after {_START_TIMEOUT_S:.0f} s: {answer}")
 
 
-def _readiness(url: str) -> str:
+def _readiness(url: str, opener: urllib.request.OpenerDirector) -> str:
     """Why it is not ready; empty if it is."""
     try:
-        _OPENER.open(f"{url}/readyz", timeout=10).close()
+        opener.open(f"{url}/readyz", timeout=10).close()
     except urllib.error.HTTPError as error:
         return f"/readyz says {error.code}: {error.read()[:500].decode(errors='replace')}"
     except OSError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import structlog
@@ -39,6 +41,7 @@ from lakepact.cli import (
 )
 from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
+from lakepact.client.http import CA_BUNDLE_VARIABLE
 from lakepact.errors import LakepactError
 
 
@@ -138,6 +141,19 @@ class _StandardError:
     debug = info = warning = error = critical = exception = fatal = msg
 
 
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"lakepact {__version__}")
@@ -146,12 +162,26 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def lakepact(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    ca_bundle: Annotated[
+        str | None,
+        typer.Option(
+            "--ca-bundle",
+            metavar="FILE",
+            envvar=CA_BUNDLE_VARIABLE,
+            show_envvar=True,
+            help="Who may vouch for a server over https. Default: the system's authorities.",
+        ),
+    ] = None,
 ) -> None:
     # Standard output belongs to the answer.
     structlog.configure(logger_factory=_StandardError)
+    if ca_bundle and ca_bundle != os.environ.get(CA_BUNDLE_VARIABLE):
+        # For this command and the processes it starts.
+        context.with_resource(_environment(CA_BUNDLE_VARIABLE, ca_bundle))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
 from lakepact.kernel.ports import BlobStore, CellStore
 from lakepact.runtime import SystemClock, SystemRng
+from lakepact.server.tls import Certificate
 from lakepact.server.vending import Outside, Right, vendors_of
 from lakepact.server.vending.delegation import Vendor
 from lakepact.server.vending.scope import Scope
@@ -296,14 +298,19 @@ async def _credential(subject: str, vendor: Vendor) -> Finding:
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
-    yield _port("port", "--port", settings.host, settings.port, settings.base_path)
+    try:
+        if Certificate.of(settings) is not None:
+            yield good("certificate", f"{settings.tls_cert} has one, and {settings.tls_key} its key")
+    except LakepactError as error:
+        yield bad("certificate", str(error), "docs/security.md says what the two files are.")
+    yield _port("port", "--port", settings.host, settings.port, settings.base_path, tls=bool(settings.tls_cert))
     if settings.grpc_port is not None:
         if importlib.util.find_spec("grpc") is None:
             yield bad("gRPC", "grpcio is not installed", "pip install 'lakepact[grpc]', or leave out grpc_port.")
         yield _port("gRPC port", "--grpc-port", settings.host, settings.grpc_port, None)
 
 
-def _port(subject: str, option: str, host: str, port: int, base_path: str | None) -> Finding:
+def _port(subject: str, option: str, host: str, port: int, base_path: str | None, *, tls: bool = False) -> Finding:
     if port == 0:
         return good(subject, "any free one will be taken")
     try:
@@ -313,7 +320,7 @@ def _port(subject: str, option: str, host: str, port: int, base_path: str | None
             tried.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            health = None if base_path is None else _health(host, port, base_path)
+            health = None if base_path is None else _health(host, port, base_path, tls)
             if health is not None:
                 state = "is ready" if health.get("ready") else f"is not ready: {health.get('reason')}"
                 return good(subject, f"a Lakepact server {health.get('version')} listens on {host}:{port}, and {state}")
@@ -322,11 +329,15 @@ def _port(subject: str, option: str, host: str, port: int, base_path: str | None
     return good(subject, f"{host}:{port} is free")
 
 
-def _health(host: str, port: int, base_path: str) -> Mapping[str, Any] | None:
+def _health(host: str, port: int, base_path: str, tls: bool) -> Mapping[str, Any] | None:
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    # Its certificate need not be for the address it listens on. It is asked how it is, and told nothing.
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unchecked)
+    opener = urllib.request.build_opener(*handlers)
     try:
-        with opener.open(f"http://{host}:{port}{base_path}/health", timeout=5) as answer:
+        with opener.open(f"{'https' if tls else 'http'}://{host}:{port}{base_path}/health", timeout=5) as answer:
             document = orjson.loads(answer.read(65_536))
     except (OSError, ValueError):
         return None

@@ -8,6 +8,7 @@ from lakepact import __version__
 from lakepact.cli.options import StoreUrl
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.run import bind, reserve, serve_all, url_of
+from lakepact.server.tls import Certificate
 from lakepact.settings import Settings, without_password
 
 
@@ -29,6 +30,13 @@ def serve(
         typer.Option(
             "--data", metavar="DIR", help="The folder for both, if they are not given. Default: lakepact-data."
         ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option("--tls-cert", metavar="FILE", help="The certificate, in PEM: speak TLS. Default: no TLS."),
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key, in PEM.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="How many processes serve. Default: 1.")
@@ -64,6 +72,8 @@ def serve(
         store=store,
         warehouse=warehouse,
         data=data,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         workers=workers,
         base_path=base_path,
         auth=auth,
@@ -71,8 +81,10 @@ def serve(
         multi_table_transactions=multi_table_transactions,
     )
     check_exposed(settings)
+    # Before a port is taken: nobody should find a server there that cannot speak.
+    Certificate.of(settings)
     bound = bind(settings.host, settings.port)
-    url = url_of(bound, settings.base_path)
+    url = url_of(bound, settings.base_path, tls=bool(settings.tls_cert))
     if settings.grpc_port is None:
         serve_all(settings, bound, ready=lambda: _announce(settings, url))
         return
@@ -84,6 +96,10 @@ def serve(
 def _announce(settings: Settings, url: str) -> None:
     for line in announcement(settings, url):
         typer.echo(line)
+
+
+def _grpc_line(settings: Settings) -> str:
+    return f"gRPC listens on {settings.host}:{settings.grpc_port}" + (", with TLS" if settings.tls_cert else "")
 
 
 def announcement(settings: Settings, url: str) -> list[str]:
@@ -108,7 +124,7 @@ def announcement(settings: Settings, url: str) -> list[str]:
         f'duckdb -cmd "INSTALL iceberg; LOAD iceberg; {secret}'
         f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}'{unasked})\""
     )
-    grpc = [] if settings.grpc_port is None else [f"gRPC listens on {settings.host}:{settings.grpc_port}"]
+    grpc = [] if settings.grpc_port is None else [_grpc_line(settings)]
     return [
         f"Lakepact {__version__} listens on {url}",
         *([f"The web page is at {url}/ui"] if settings.ui else []),

@@ -18,8 +18,23 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from lakepact.errors import InvalidSetting
+
+CA_BUNDLE_VARIABLE: Final = "LAKEPACT_CA_BUNDLE"
+
 _MOST_IDLE: Final = 16
 _MOST_BYTES: Final = 1 << 30
+
+
+def trusting(ca_bundle: str) -> ssl.SSLContext:
+    """What to check a server's certificate with, if those in this file are the ones to vouch for it."""
+    try:
+        return ssl.create_default_context(cafile=ca_bundle)
+    except (OSError, ValueError) as error:
+        why = "there is no certificate in it" if isinstance(error, ssl.SSLError) else error
+        raise InvalidSetting(
+            f"the authorities in {ca_bundle} cannot be read: {why}; correct {CA_BUNDLE_VARIABLE}"
+        ) from None
 
 
 class NotSent(Exception):
@@ -147,4 +162,7 @@ class HttpTransport:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = f"{CA_BUNDLE_VARIABLE} names the file of an authority of your own"
+        return f"its certificate is not to be trusted ({error.verify_message}); {hint}"
     return str(error) or type(error).__name__

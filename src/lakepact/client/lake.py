@@ -15,7 +15,7 @@ from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
 from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
 from lakepact.client.grants import Grants
-from lakepact.client.http import HttpTransport, Transport
+from lakepact.client.http import CA_BUNDLE_VARIABLE, HttpTransport, Transport, trusting
 from lakepact.client.machine import Machine, Retry, ThisMachine, new_id
 from lakepact.client.names import Identifier, Name, document_of, identifier_of, shown, table_name
 from lakepact.client.namespaces import Namespaces
@@ -80,6 +80,7 @@ def connect(
     retry: Retry | None = None,
     connect_s: float = 10.0,
     answer_s: float = 30.0,
+    ca_bundle: str | os.PathLike[str] | None = None,
     ssl_context: ssl.SSLContext | None = None,
 ) -> Lake:
     """Connect to a catalog server.
@@ -90,11 +91,15 @@ def connect(
     fetched, and fetched again before it expires, from the server itself or from `oauth2_server_uri`:
     LAKEPACT_CREDENTIAL unless given. `properties` go to PyIceberg (access to files, such as `s3.endpoint`), `headers`
     are sent with every request. `retry` bounds how long one request is repeated, `connect_s` and `answer_s` how long a
-    single attempt waits.
+    single attempt waits. Over https the system's authorities vouch for the server's certificate, or those in the file
+    `ca_bundle`, LAKEPACT_CA_BUNDLE unless given; `ssl_context` goes before both.
 
     Raises `NotFound` for a warehouse that is not there, `Unavailable` if nobody answers.
     """
     uri = (uri or os.environ.get(URI_VARIABLE) or DEFAULT_URI).rstrip("/")
+    ca_bundle = os.fspath(ca_bundle) if ca_bundle else os.environ.get(CA_BUNDLE_VARIABLE) or None
+    if ssl_context is None and ca_bundle is not None:
+        ssl_context = trusting(ca_bundle)
     transport = HttpTransport(uri, connect_s=connect_s, answer_s=answer_s, ssl_context=ssl_context)
     if credential is None and not token:
         credential = os.environ.get(CREDENTIAL_VARIABLE) or None
@@ -106,6 +111,7 @@ def connect(
         properties or {},
         credential=credential,
         oauth2_server_uri=oauth2_server_uri,
+        ca_bundle=ca_bundle,
     )
     return connected(transport, place, retry=retry)
 
@@ -141,7 +147,8 @@ def _tokens(place: Place, transport: Transport, machine: Machine) -> TokenSource
         return None if place.token is None else source_of(place.token)
     target = urlsplit(place.token_endpoint)
     if place.oauth2_server_uri is not None:
-        transport = HttpTransport(place.token_endpoint)
+        context = None if place.ca_bundle is None else trusting(place.ca_bundle)
+        transport = HttpTransport(place.token_endpoint, ssl_context=context)
     path = target.path + (f"?{target.query}" if target.query else "")
     return Credential(place.credential, transport, path, machine)
 

@@ -23,6 +23,9 @@ class Place:
     oauth2_server_uri: str | None = None
     """Where the credential is exchanged. None: at the server itself."""
 
+    ca_bundle: str | None = None
+    """A file with the certificates of those who are trusted to vouch for the server. None: the system's."""
+
     @property
     def token_endpoint(self) -> str:
         return self.oauth2_server_uri or f"{self.uri}/v1/oauth/tokens"

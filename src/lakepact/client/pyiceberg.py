@@ -35,7 +35,9 @@ _log = logging.getLogger(__name__)
 
 def rest_catalog(place: Place, warehouse: str, properties: Mapping[str, str] | None = None) -> RestCatalog:
     """A catalog of this warehouse, or of a transaction in it: `main@<id>`."""
-    given = {f"header.{name}": value for name, value in place.headers.items()}
+    given: dict[str, Any] = {f"header.{name}": value for name, value in place.headers.items()}
+    if place.ca_bundle is not None:
+        given["ssl"] = {"cabundle": place.ca_bundle}
     if place.credential is not None:
         given |= {"credential": place.credential, "oauth2-server-uri": place.token_endpoint}
     elif place.token is not None:

@@ -37,6 +37,7 @@ from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
 from lakepact.server.routing import Route, Router
+from lakepact.server.tls import Certificate
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
 from lakepact.server.ui import Site
 from lakepact.server.ui.samples import Samples
@@ -96,6 +97,9 @@ class Service:
     grpc: GrpcServer | None
     """Not started yet, if the settings ask for it."""
 
+    tls: Certificate | None
+    """What to speak TLS with, at both doors. None: there is none in front of it here."""
+
     catalogs: Mapping[str, Catalog]
     trail: AuditTrail
     _stack: AsyncExitStack
@@ -111,6 +115,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
     `admit` and `admit_call` say who sends a request, or a call. Without them nobody is asked for a name.
     """
     _check(settings)
+    tls = Certificate.of(settings)
     async with AsyncExitStack() as stack:
         opened = await _open(settings, stack)
         draining = Draining()
@@ -191,10 +196,10 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None
         if settings.grpc_port is not None:
-            grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call)
+            grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call, tls)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, auth, grpc, catalogs, trail, stack.pop_all())
+        return Service(asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, stack.pop_all())
     raise AssertionError("unreachable")
 
 
@@ -412,7 +417,14 @@ def _site(
     )
 
 
-def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, trail: Trail, admit: AdmitCall) -> GrpcServer:
+def _grpc(
+    opened: Opened,
+    catalogs: Mapping[str, Catalog],
+    port: int,
+    trail: Trail,
+    admit: AdmitCall,
+    tls: Certificate | None,
+) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
     try:
         from lakepact.server.grpc.server import GrpcServer
@@ -429,6 +441,7 @@ def _grpc(opened: Opened, catalogs: Mapping[str, Catalog], port: int, trail: Tra
         log_request=_log_request(opened),
         tracing=opened.tracing,
         admit=admit,
+        tls=tls,
     )
 
 

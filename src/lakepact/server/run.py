@@ -1,7 +1,8 @@
 """Sockets, signals and uvicorn: one process that serves, from the first connection to the last answer.
 
 SIGTERM and SIGINT stop it cleanly: no new connections, what is under way is finished, then what goes on in the
-background, then the process ends with 0. A second SIGINT does not wait. SIGHUP and SIGUSR1 change what is logged.
+background, then the process ends with 0. A second SIGINT does not wait. SIGHUP and SIGUSR1 change what is logged;
+SIGHUP also has the certificate read again, which happens by itself too.
 """
 
 from __future__ import annotations
@@ -79,11 +80,11 @@ def reserve(host: str, port: int) -> socket.socket:
     return shared
 
 
-def url_of(bound: socket.socket, base_path: str) -> str:
+def url_of(bound: socket.socket, base_path: str, *, tls: bool = False) -> str:
     """Where a client on this machine finds the server."""
     host, port = bound.getsockname()[:2]
     host = _WILDCARDS.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{base_path}"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}{base_path}"
 
 
 def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], None]) -> None:
@@ -116,6 +117,7 @@ async def _serve(settings: Settings, bound: socket.socket, ready: Callable[[], N
 
 
 def _config(settings: Settings, service: Service) -> uvicorn.Config:
+    tls = service.tls
     return uvicorn.Config(
         service.asgi,
         http="httptools",
@@ -126,6 +128,7 @@ def _config(settings: Settings, service: Service) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        ssl_context_factory=None if tls is None else lambda config, default: tls.context,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(settings.request_deadline_s) + _MORE_THAN_A_REQUEST_S,
     )
@@ -137,14 +140,19 @@ class _Server(uvicorn.Server):
         self._service = service
         self._ready = ready
         self._log_levels = LogLevels()
+        self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._service.grpc is not None:
             await self._service.grpc.start()
+        if self._service.tls is not None:
+            self._watching = asyncio.create_task(self._service.tls.watch())
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
         if self._service.grpc is None:
             await super().shutdown(sockets)
             return
@@ -175,7 +183,7 @@ class _Server(uvicorn.Server):
         handlers: dict[int, Callable[[], None]] = {
             signal.SIGINT: partial(self._asked, signal.SIGINT),
             signal.SIGTERM: partial(self._asked, signal.SIGTERM),
-            signal.SIGHUP: self._log_levels.read_again,
+            signal.SIGHUP: self._read_again,
             signal.SIGUSR1: self._log_levels.toggle,
         }
         for number, handler in handlers.items():
@@ -185,6 +193,11 @@ class _Server(uvicorn.Server):
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
+
+    def _read_again(self) -> None:
+        self._log_levels.read_again()
+        if self._service.tls is not None:
+            self._service.tls.read_again()
 
     def _asked(self, number: int) -> None:
         if self.should_exit and number == signal.SIGINT:

@@ -23,6 +23,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
 from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
 from lakepact.server.metrics import Metrics
+from lakepact.server.tls import Certificate
 from lakepact.server.tracing import Tracing
 from lakepact.v1 import transactions_pb2 as pb
 
@@ -52,8 +53,10 @@ class GrpcServer:
         log_request: Callable[[dict[str, Any]], None] | None = None,
         tracing: Tracing | None = None,
         admit: Admit | None = None,
+        tls: Certificate | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._tls = tls
         self._admit = admit
         self._handlers = service.handlers()
         self._host = host
@@ -82,7 +85,7 @@ class GrpcServer:
         reflection.enable_server_reflection(names, server)
         try:
             host = f"[{self._host}]" if ":" in self._host else self._host
-            port: int = server.add_insecure_port(f"{host}:{self._port}")
+            port: int = self._add_port(server, f"{host}:{self._port}")
         except RuntimeError as error:
             raise InvalidSetting(
                 f"cannot listen for gRPC on {self._host} port {self._port}: {error}; correct --host or --grpc-port"
@@ -92,6 +95,11 @@ class GrpcServer:
         for name in ("", SERVICE):
             await self._health.set(name, _SERVING)
         return port
+
+    def _add_port(self, server: Any, address: str) -> int:
+        if self._tls is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, _credentials(self._tls)))
 
     async def stop(self, within_s: float = 30.0) -> None:
         """Take no more calls, and finish those under way. After this time whoever still waits is cut off."""
@@ -174,6 +182,23 @@ class GrpcServer:
             transaction = getattr(answer, "transaction", None)
             self._log_request(line if transaction is None else {**line, "transaction_id": transaction.transaction_id})
         return answer, failure
+
+
+def _credentials(certificate: Certificate) -> Any:
+    """A port's share of the server's certificate: what is newest, at every handshake."""
+    given = certificate.key, certificate.chain
+    first = grpc.ssl_server_certificate_configuration([given])
+
+    def newest() -> Any:
+        """Asked before every handshake, from a thread of gRPC's. None: what was there is right."""
+        nonlocal given
+        found = certificate.key, certificate.chain
+        if found == given:
+            return None
+        given = found
+        return grpc.ssl_server_certificate_configuration([found])
+
+    return grpc.dynamic_ssl_server_credentials(first, newest)
 
 
 def _source(metadata: list[tuple[str, Any]], who: Principal) -> JsonObject:

@@ -190,7 +190,14 @@ def _of_delta(lake: Lake, table: _Table, keep_ms: int) -> Iterator[_Found]:
 
 
 def _connected(place: Place) -> Lake:
-    return connect(place.uri, place.warehouse, place.token, headers=place.headers, properties=place.properties)
+    return connect(
+        place.uri,
+        place.warehouse,
+        place.token,
+        headers=place.headers,
+        properties=place.properties,
+        ca_bundle=place.ca_bundle,
+    )
 
 
 def _read(storage: Storage, location: str, gone: bool) -> tuple[bytes | None, _Found | None]:
