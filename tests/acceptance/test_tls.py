@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import duckdb
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -27,6 +28,7 @@ from lakepact.errors import InvalidSetting
 from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.support.certificates import loopback_certificate
+from tests.support.duckdb_iceberg import EXTENSIONS, extension_path
 from tests.support.server import Server, running_server
 from tests.support.tokens import create_token
 
@@ -135,6 +137,19 @@ def test_pyiceberg_with_its_own_settings(tls: Tls, authority: Path) -> None:
     )
     catalog.create_namespace_if_not_exists("stock")
     assert ("stock",) in catalog.list_namespaces()
+
+
+def test_duckdb_with_its_own_settings(tls: Tls, authority: Path) -> None:
+    with lakepact.connect(tls.server.url, token=tls.token, ca_bundle=authority) as lake:
+        lake.namespaces.create("duck")
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        for extension in EXTENSIONS:
+            connection.execute(f"LOAD '{extension_path(extension)}'")
+        connection.execute(f"SET ca_cert_file = '{authority}'")
+        connection.execute(f"CREATE SECRET lake (TYPE iceberg, TOKEN '{tls.token}')")
+        connection.execute(f"ATTACH 'main' AS lake (TYPE iceberg, ENDPOINT '{tls.server.url}', SECRET lake)")
+        found = connection.execute("SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'lake'").fetchall()
+        assert ("duck",) in found
 
 
 def test_grpc_speaks_tls_with_the_same_certificate(tls: Tls, authority: Path) -> None:

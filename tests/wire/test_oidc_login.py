@@ -185,7 +185,7 @@ async def test_a_client_with_a_secret_shows_it_to_the_issuer_alone(
 # --- what lets nobody in ----------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_to_something_else_lets_nobody_in(browser: Browser, issuer: Issuer) -> None:
+async def test_t_login_1_an_answer_to_something_else_lets_nobody_in(browser: Browser, issuer: Issuer) -> None:
     other = Browser(browser.door, issuer)
     theirs = issuer.approve(await other.begin())
     # Somebody else's answer in this browser: they would be logged in as another.
@@ -200,7 +200,7 @@ async def test_an_answer_to_something_else_lets_nobody_in(browser: Browser, issu
     assert "/token" not in issuer.asked, "a wrong answer is not worth a question to the issuer"
 
 
-async def test_an_answer_is_taken_once(browser: Browser, issuer: Issuer) -> None:
+async def test_t_login_2_an_answer_is_taken_once(browser: Browser, issuer: Issuer) -> None:
     back = issuer.approve(await browser.begin())
     begun = dict(browser.jar)
     assert (await browser.go(back)).status == 303
@@ -361,6 +361,8 @@ async def test_an_issuer_that_is_down_is_a_page_and_is_not_asked_again_and_again
         {"authorization_endpoint": None},
         {"authorization_endpoint": "http://id.example.com/authorize"},
         {"authorization_endpoint": "javascript:alert(1)"},
+        {"authorization_endpoint": "https://[id.example.com/authorize"},
+        {"authorization_endpoint": "https:///authorize"},
         {"authorization_endpoint": "https://id.example.com/\r\nSet-Cookie: a=b"},
         {"token_endpoint": "http://id.example.com/token"},
         {"token_endpoint": 7},
@@ -401,7 +403,7 @@ async def test_those_who_try_codes_have_to_wait(browser: Browser, issuer: Issuer
         "",
     ],
 )
-async def test_nobody_is_sent_elsewhere_after_the_login(place: str, browser: Browser) -> None:
+async def test_t_login_3_nobody_is_sent_elsewhere_after_the_login(place: str, browser: Browser) -> None:
     assert (await browser.log_in(place)).header("location") == "/ui"
 
 

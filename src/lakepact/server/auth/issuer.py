@@ -30,6 +30,7 @@ FIRST_AGAIN_S: Final = 1.0
 STALE_S: Final = 86_400.0
 MOST_BYTES: Final = 512 * 1024
 _WITHIN_S: Final = 5.0
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 _log = structlog.get_logger(__name__)
 
@@ -99,8 +100,12 @@ class Kept(Generic[T]):
 
 def trustworthy(url: str) -> bool:
     """Whether what is fetched from there is what its owner has put there: over TLS, or on this machine."""
-    place = urlsplit(url)
-    return place.scheme == "https" or (place.scheme == "http" and place.hostname in ("localhost", "127.0.0.1", "::1"))
+    try:
+        place = urlsplit(url)
+        host = place.hostname
+    except ValueError:
+        return False
+    return bool(host) and (place.scheme == "https" or (place.scheme == "http" and host in _THIS_MACHINE))
 
 
 def description(issuer: str) -> dict[str, Any]:
