@@ -23,8 +23,10 @@ from typer.testing import CliRunner
 
 import lakepact
 from lakepact.cli import app
+from lakepact.cli.checkup import Verdict, ports
 from lakepact.client import Retry, Unavailable
 from lakepact.errors import InvalidSetting
+from lakepact.settings import Settings
 from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.support.certificates import loopback_certificate
@@ -162,6 +164,15 @@ def test_grpc_speaks_tls_with_the_same_certificate(tls: Tls, authority: Path) ->
         with pytest.raises(grpc.RpcError) as caught:
             health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
         assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+
+
+def test_the_doctor_finds_the_certificate_and_the_server_behind_it(tls: Tls) -> None:
+    given = {"port": tls.port, "tls_cert": str(tls.certificate)}
+    found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.key)))}
+    assert {one.verdict for one in found.values()} == {Verdict.OK}
+    assert "a Lakepact server" in found["port"].found and "is ready" in found["port"].found
+    found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.certificate)))}
+    assert found["certificate"].verdict is Verdict.FAIL
 
 
 def test_cookies_of_the_web_page_are_for_https_alone(tls: Tls, authority: Path) -> None:
