@@ -140,7 +140,7 @@ class AccountPages:
                     name="token",
                     required=True,
                     autocomplete="current-password",
-                    autofocus=True,
+                    autofocus=self._issuer is None,
                 ),
                 tag("button", "Log in", type="submit", class_="main"),
                 method="post",
