@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +199,87 @@ def test_lost_found_doubled_reordered_late_or_damaged_receipts_give_the_rows_of_
         assert project(torn.pact, full=True).receipts == len(receipts)
         same(torn.rows(), expected)
         assert torn.position()["receipts"] == len(receipts)
+
+
+def test_rows_outlive_their_receipts_and_a_rebuild_gives_the_same(lake: Lake, tmp_path: Path) -> None:
+    """Single files go once their day is packed; and whole days go, if the operator says so."""
+    history, now = History(tmp_path / "tables"), now_ms()
+    days = [now - back * DAY_MS for back in (40, 39, 38, 2)]
+    made = [history.transaction(at_ms + number, 2) for at_ms in days for number in range(3)]
+    # One began before midnight, and its second table was committed after it.
+    over_midnight = history.transaction(days[0] + 10, 3)
+    over_midnight[1]["committed-ms"] = days[1]
+    receipts = [receipt for transaction in [*made, over_midnight] for receipt in transaction]
+    with world(lake, tmp_path / "server") as one:
+        one.shelf.put(receipts)
+        assert project(one.pact).receipts == len(receipts)
+        expected = one.rows()
+        for day in sorted({day_of(receipt["committed-ms"]) for receipt in receipts}):
+            one.shelf.pack(day)
+        for receipt in receipts:
+            one.shelf.path(receipt).unlink()
+        project(one.pact, full=True)
+        same(one.rows(), expected)
+        # From the segments alone, and from nothing else.
+        with world(lake, tmp_path / "anew") as other:
+            shutil.copytree(one.shelf.own / "segments", other.shelf.own / "segments")
+            assert project(other.pact).receipts == len(receipts)
+            same(other.rows(), expected)
+        # The first of the days is gone for good.
+        for path in one.shelf.segments(day_of(days[0])):
+            path.unlink()
+        # And of the second a lost receipt was written again, when nobody knew any more who had made it.
+        poor = {**made[3][0], "transaction-id": None, "transaction-tables": 1, "source": {"kind": "unknown"}}
+        one.shelf.write_segments(
+            day_of(days[1]),
+            {
+                "iceberg": [
+                    orjson.dumps(poor if receipt is made[3][0] else receipt)
+                    for receipt in receipts
+                    if day_of(receipt["committed-ms"]) == day_of(days[1])
+                ]
+            },
+        )
+        project(one.pact, full=True)
+        same(one.rows(), expected)
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut short", "other bytes", "empty", "gone", "manifest"] if LONG else ["cut short", "manifest"]
+)
+def test_a_damaged_segment_costs_what_was_in_it_and_stops_nobody(lake: Lake, tmp_path: Path, damage: str) -> None:
+    """Without loose files its receipts are missing, and said so; with them nothing is."""
+    history, now = History(tmp_path / "tables"), now_ms()
+    first, second = (now - back * DAY_MS for back in (4, 3))
+    receipts = [history.transaction(at_ms + number, 1)[0] for at_ms in (first, second) for number in range(4)]
+    with world(lake, tmp_path / "server") as one:
+        one.shelf.put(receipts)
+        for day in (day_of(first), day_of(second)):
+            one.shelf.pack(day, at_once=2)
+        [manifest, bad, good] = one.shelf.segments(day_of(first))
+        bad = manifest if damage == "manifest" else bad
+        break_(bad, damage)
+        done = project(one.pact)
+        assert (done.receipts, done.damaged) == (len(receipts), 0)
+        assert [Path(file).name for file in done.broken] == [bad.name]
+    with world(lake, tmp_path / "anew") as other:
+        # Once more, with nothing but what is packed.
+        shutil.copytree(one.shelf.own / "segments", other.shelf.own / "segments")
+        done = project(other.pact)
+        # The names of segments say what should be in them: a manifest is not needed to read them.
+        assert done.receipts == len(receipts) - (0 if damage == "manifest" else 2)
+        assert [Path(file).name for file in done.broken] == [bad.name]
+        assert done.through is not None and done.through > day_of(second)
+
+
+def break_(path: Path, damage: str) -> None:
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        middle = len(whole) // 2
+        other = bytes([*whole[:middle], whole[middle] ^ 0xFF, *whole[middle + 1 :]])
+        path.write_bytes({"empty": b"", "other bytes": other}.get(damage, whole[:middle]))
 
 
 def test_two_jobs_at_once_project_everything_once(lake: Lake, tmp_path: Path) -> None:

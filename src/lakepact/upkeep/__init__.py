@@ -12,6 +12,7 @@ reconcile.py     looks for changes without a receipt: records, then every cell
   witnesses.py   which transaction made a version
   scribe.py      sees to it that a receipt is there
   shelf.py       whether it is, loose or packed
+  sizes.py       how large a Delta table was
   completed.py   how far tables are known to be complete
 segments.py      what a packed day looks like
 packing.py       packs days that have ended

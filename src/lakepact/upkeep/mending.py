@@ -104,8 +104,8 @@ async def mend_day(blobs: BlobStore, clock: Clock, date: str, done: Mended) -> N
         if again is None and (damaged or segment in manifest.segments):
             done.lost.append(
                 f"{folder_of(date)}{segment.name}, with {segment.receipts or 'unknown'} receipts of {date}, can "
-                f"neither be read nor made again, and was set aside. Whatever records and metadata tell of them is written "
-                f"anew. If you have it in a backup, put it back and run this once more, then lakepact project --full"
+                f"neither be read nor made again, and was set aside. Whatever records and metadata tell of them is "
+                f"written anew. If it is in a backup, put it back and run this once more, then lakepact project --full"
             )
     now = replace(manifest, segments=tuple(whole), lost=tuple(lost))
     if not damaged and now == manifest:

@@ -27,6 +27,7 @@ from lakepact.upkeep.bases import base_of
 from lakepact.upkeep.completed import Missing
 from lakepact.upkeep.segments import date_of_name, key_of_name, receipt_in
 from lakepact.upkeep.shelf import NotAReceipt, Shelf
+from lakepact.upkeep.sizes import DeltaSizes
 from lakepact.upkeep.witnesses import Witness, Witnesses
 
 UNKNOWN: Final = "unknown"
@@ -114,6 +115,7 @@ class Scribe:
         # With a cache of its own that holds nothing: old versions shall not drive out what clients ask for.
         self.files = MetadataFiles(parts.warehouse, parts.blobs, 0, look_every_time=False)
         self._shelf = Shelf(parts.blobs)
+        self._sizes = DeltaSizes(parts.rows)
         self._clock = clock
         self._mend = mend
         self._reported: set[str] = set()
@@ -220,6 +222,7 @@ class Scribe:
             answer=witness.answer if witness is not None else await self._unknown(metadata, change.pointer),
             metadata=metadata,
             base=await base_of(exact or change, self.files),
+            size=await self._sizes.after(exact or change),
         )
 
     async def of_version(
