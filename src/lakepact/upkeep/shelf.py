@@ -44,7 +44,10 @@ class Shelf:
         if data is not None:
             self.put(name)
             return True
-        return bytes.fromhex(key) in await self._keys(date_of_name(name))
+        if bytes.fromhex(key) not in await self._keys(date_of_name(name)):
+            return False
+        self.put(name)
+        return True
 
     def knows(self, name: str) -> bool:
         """Whether it has been seen to be there before."""
