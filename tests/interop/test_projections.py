@@ -450,6 +450,8 @@ def shop(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
         tx.sql("INSERT INTO shop.renamed VALUES (2, 'n2')")
         tx.sql("INSERT INTO shop.renamed VALUES (3, 'n3')")
         tx.write(lake.spark.range(3), "shop.labels", mode="create", format="delta")
+    with pact.transaction() as tx:
+        tx.write(lake.spark.range(2), "shop.labels", mode="append", format="delta")
     other = pact.plain.pyiceberg()
     # Spark does not let its users say whose a table is.
     other.load_table("shop.zipped").transaction().set_properties(owner="ada").commit_transaction()
@@ -553,9 +555,16 @@ def test_other_kinds_of_tables_and_our_own_commits(shop: SparkLake) -> None:
     } < kinds
     # They move together: a Delta table and an Iceberg table.
     [together] = shop.sql(
-        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels')"
+        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels') AND size(tables) = 2"
     ).collect()
     assert together["table_names"] == ["shop.labels", "shop.renamed"]
+    # How large it was after each of its commits, as its rows have it.
+    sizes = shop.table("lakepact.files").where("table_name = 'shop.labels'").orderBy("committed_at").collect()
+    versions = [shop.plain.delta.load("shop.labels", version=number) for number in (0, 1)]
+    assert [(one["data_files"], one["bytes"], one["records"]) for one in sizes] == [
+        (len(version.files), sum(file.size for file in version.files), records)
+        for version, records in zip(versions, (3, 5), strict=True)
+    ]
     runs = shop.sql(
         "SELECT DISTINCT run_id, input_table, task, direct FROM lakepact.lineage WHERE output_table = 'shop.facts'"
     )
