@@ -275,10 +275,14 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
     )
     loose_receipt_days: int = Field(
-        default=90, description="How long receipts are kept as single files beside the segments of their day.", gt=0
+        default=90,
+        description="How long receipts are kept as single files, once their day is packed and projected.",
+        ge=2,
     )
     receipt_days: int = Field(
-        default=90, description="How long receipts are kept, once they are in the projections. 0: for ever.", ge=0
+        default=0,
+        description="How long days of receipts are kept at all, once they are projected: 32 or more. 0: for ever.",
+        ge=0,
     )
     drop_retention_s: float = Field(
         default=604_800.0,
@@ -433,6 +437,15 @@ class Settings(BaseSettings):
     def _number_of_text(cls, value: object) -> object:
         """The environment has texts only, and a choice of numbers takes none."""
         return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+    @field_validator("receipt_days")
+    @classmethod
+    def _outlasts_waiting(cls, value: int) -> int:
+        if 0 < value < 32:
+            raise ValueError(
+                "receipts of a transaction may wait a month for the rest of it: keep them for 32 days, or 0 for ever"
+            )
+        return value
 
     @field_validator("store")
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,6 +201,85 @@ def test_lost_found_doubled_reordered_late_or_damaged_receipts_give_the_rows_of_
         assert torn.position()["receipts"] == len(receipts)
 
 
+def test_rows_outlive_their_receipts_and_a_rebuild_gives_the_same(lake: Lake, tmp_path: Path) -> None:
+    """Single files go once their day is packed; and whole days go, if the operator says so."""
+    history, now = History(tmp_path / "tables"), now_ms()
+    days = [now - back * DAY_MS for back in (40, 39, 38, 2)]
+    made = [history.transaction(at_ms + number, 2) for at_ms in days for number in range(3)]
+    # One began before midnight, and its second table was committed after it.
+    over_midnight = history.transaction(days[0] + 10, 3)
+    over_midnight[1]["committed-ms"] = days[1]
+    receipts = [receipt for transaction in [*made, over_midnight] for receipt in transaction]
+    with world(lake, tmp_path / "server") as one:
+        one.shelf.put(receipts)
+        assert project(one.pact).receipts == len(receipts)
+        expected = one.rows()
+        for day in sorted({day_of(receipt["committed-ms"]) for receipt in receipts}):
+            one.shelf.pack(day)
+        for receipt in receipts:
+            one.shelf.path(receipt).unlink()
+        # From the segments alone, and from nothing else.
+        with world(lake, tmp_path / "anew") as other:
+            shutil.copytree(one.shelf.own / "segments", other.shelf.own / "segments")
+            assert project(other.pact).receipts == len(receipts)
+            same(other.rows(), expected)
+        # The first of the days is gone for good.
+        for path in one.shelf.segments(day_of(days[0])):
+            path.unlink()
+        # And of the second a lost receipt was written again, when nobody knew any more who had made it.
+        poor = {**made[3][0], "transaction-id": None, "transaction-tables": 1, "source": {"kind": "unknown"}}
+        one.shelf.write_segments(
+            day_of(days[1]),
+            {
+                "iceberg": [
+                    orjson.dumps(poor if receipt is made[3][0] else receipt)
+                    for receipt in receipts
+                    if day_of(receipt["committed-ms"]) == day_of(days[1])
+                ]
+            },
+        )
+        project(one.pact, full=True)
+        same(one.rows(), expected)
+
+
+def test_damaged_segments_cost_what_was_in_them_and_stop_nobody(lake: Lake, tmp_path: Path) -> None:
+    """Without loose files their receipts are missing, and said so; with them nothing is."""
+    damages = ("cut short", "other bytes", "empty", "gone", "manifest")
+    history, now = History(tmp_path / "tables"), now_ms()
+    days = {damage: now - back * DAY_MS for back, damage in enumerate(damages, 3)}
+    receipts = [history.transaction(at_ms + number, 1)[0] for at_ms in days.values() for number in range(4)]
+    broken: set[str] = set()
+    with world(lake, tmp_path / "server") as one:
+        one.shelf.put(receipts)
+        for damage, at_ms in days.items():
+            one.shelf.pack(day_of(at_ms), at_once=2)
+            manifest, segment, _ = one.shelf.segments(day_of(at_ms))
+            bad = manifest if damage == "manifest" else segment
+            break_(bad, damage)
+            broken.add(f"{day_of(at_ms)}/{bad.name}")
+        done = project(one.pact)
+        assert (done.receipts, done.damaged) == (len(receipts), 0)
+        assert {file.partition("/segments/")[2] for file in done.broken} == broken
+    with world(lake, tmp_path / "anew") as other:
+        # Once more, with nothing but what is packed.
+        shutil.copytree(one.shelf.own / "segments", other.shelf.own / "segments")
+        done = project(other.pact)
+        # The names of segments say what should be in them: a manifest is not needed to read them.
+        assert done.receipts == len(receipts) - 2 * (len(damages) - 1)
+        assert {file.partition("/segments/")[2] for file in done.broken} == broken
+        assert done.through is not None and done.through > day_of(now - 3 * DAY_MS)
+
+
+def break_(path: Path, damage: str) -> None:
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        middle = len(whole) // 2
+        other = bytes([*whole[:middle], whole[middle] ^ 0xFF, *whole[middle + 1 :]])
+        path.write_bytes({"empty": b"", "other bytes": other}.get(damage, whole[:middle]))
+
+
 def test_two_jobs_at_once_project_everything_once(lake: Lake, tmp_path: Path) -> None:
     history = History(tmp_path / "tables", tables=3)
     with world(lake, tmp_path / "server") as one:
@@ -368,6 +448,8 @@ def shop(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
         tx.sql("INSERT INTO shop.renamed VALUES (2, 'n2')")
         tx.sql("INSERT INTO shop.renamed VALUES (3, 'n3')")
         tx.write(lake.spark.range(3), "shop.labels", mode="create", format="delta")
+    with pact.transaction() as tx:
+        tx.write(lake.spark.range(2), "shop.labels", mode="append", format="delta")
     other = pact.plain.pyiceberg()
     # Spark does not let its users say whose a table is.
     other.load_table("shop.zipped").transaction().set_properties(owner="ada").commit_transaction()
@@ -471,9 +553,16 @@ def test_other_kinds_of_tables_and_our_own_commits(shop: SparkLake) -> None:
     } < kinds
     # They move together: a Delta table and an Iceberg table.
     [together] = shop.sql(
-        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels')"
+        "SELECT * FROM lakepact.transactions WHERE array_contains(table_names, 'shop.labels') AND size(tables) = 2"
     ).collect()
     assert together["table_names"] == ["shop.labels", "shop.renamed"]
+    # How large it was after each of its commits, as its rows have it.
+    sizes = shop.table("lakepact.files").where("table_name = 'shop.labels'").orderBy("committed_at").collect()
+    versions = [shop.plain.delta.load("shop.labels", version=number) for number in (0, 1)]
+    assert [(one["data_files"], one["bytes"], one["records"]) for one in sizes] == [
+        (len(version.files), sum(file.size for file in version.files), records)
+        for version, records in zip(versions, (3, 5), strict=True)
+    ]
     runs = shop.sql(
         "SELECT DISTINCT run_id, input_table, task, direct FROM lakepact.lineage WHERE output_table = 'shop.facts'"
     )

@@ -1,17 +1,30 @@
-"""Spark with the stock Iceberg runtime on tables in S3: with vended credentials alone, and with signed requests."""
+"""Spark with the stock Iceberg runtime on tables in S3: with vended credentials alone, and with signed requests. And
+the jobs of upkeep there, which read the warehouse with keys of their own."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import boto3
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+import lakepact.client
+from lakepact import spark as lp
+from lakepact.catalog.receipts import commit_key
+from lakepact.spark.jobs.orphans import Wish, search
+from lakepact.spark.jobs.projections import project
 from tests.interop.credentials import server_env, without_keys
 from tests.support import jars, s3_guarded
-from tests.support.s3_guarded import ROOT_KEY, Guard
+from tests.support.receipts import DAY_MS, History, Shelf, day_of
+from tests.support.s3_guarded import REGION, ROOT_KEY, ROOT_SECRET, Guard
 from tests.support.spark import Lake, running_lake
 
 # The first of them starts Spark, and the first of all fetches the runtime and the SDK.
@@ -27,9 +40,10 @@ def guard() -> Iterator[Guard]:
 @pytest.fixture(scope="module")
 def lake(guard: Guard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     env = server_env(guard, remote_signing=True)
+    more = [*jars.resolve(jars.ICEBERG_AWS), *jars.resolve(jars.HADOOP_S3A)]
     with (
         mock.patch.dict(os.environ, without_keys(), clear=True),
-        running_lake(tmp_path_factory.mktemp("lake"), more_jars=jars.resolve(jars.ICEBERG_AWS), env=env) as running,
+        running_lake(tmp_path_factory.mktemp("lake"), more_jars=more, env=env) as running,
     ):
         s3 = "org.apache.iceberg.aws.s3.S3FileIO"
         asks = "header.X-Iceberg-Access-Delegation"
@@ -95,3 +109,106 @@ def test_spark_reads_and_writes_with_signed_requests(lake: Lake, guard: Guard) -
     asked = [line["status"] for line in lake.requests(at) if line["operation"] == "signRequest"]
     assert asked and set(asked) == {200}
     assert not [one for one in guard.seen[began:] if one[3] == 403]
+
+
+# --- jobs of upkeep ---
+
+
+@pytest.fixture(scope="module")
+def bucket(guard: Guard) -> Any:
+    """The warehouse, as whoever operates it sees it."""
+    return boto3.resource(
+        "s3",
+        endpoint_url=guard.url,
+        aws_access_key_id=ROOT_KEY,
+        aws_secret_access_key=ROOT_SECRET,
+        region_name=REGION,
+    ).Bucket(guard.bucket)
+
+
+def test_the_search_for_orphans_takes_objects_that_nothing_leads_to(lake: Lake, guard: Guard, bucket: Any) -> None:
+    lake.sql("CREATE TABLE vended.db.searched (id BIGINT)")
+    lake.sql("INSERT INTO vended.db.searched VALUES (1), (2)")
+    location = lake.metadata("db.searched")["location"].removeprefix(f"s3://{guard.bucket}/")
+
+    def keys() -> set[str]:
+        return {one.key for one in bucket.objects.filter(Prefix=f"{location}/")}
+
+    before = keys()
+    stray = f"{location}/data/deep/er/lost.parquet"
+    bucket.put_object(Key=stray, Body=b"nothing")
+    options = {
+        "s3.endpoint": guard.url,
+        "s3.access-key-id": ROOT_KEY,
+        "s3.secret-access-key": ROOT_SECRET,
+        "s3.region": REGION,
+    }
+    wish = Wish(0.0, unsafe_any_age=True, parts=2, options=options)
+    with lakepact.client.connect(lake.server.url) as client:
+        told = search(lake.spark, client, replace(wish, dry_run=True))
+        assert stray in {path.removeprefix(f"s3://{guard.bucket}/") for path in told.examples}
+        assert keys() == before | {stray}
+        done = search(lake.spark, client, wish)
+    assert (done.failed, done.files) == (0, told.files)
+    # Arrow leaves an empty object for a folder in which nothing is left.
+    assert {key for key in keys() if not key.endswith("/")} == before
+    assert lake.ids("vended.db.searched") == [1, 2]
+    # What went is written down, in the warehouse.
+    report = done.report.removeprefix(f"s3://{guard.bucket}/")
+    lines = b"".join(one.get()["Body"].read() for one in bucket.objects.filter(Prefix=report))
+    assert stray.encode() in lines
+
+
+def test_receipts_in_s3_are_projected_loose_and_packed(lake: Lake, guard: Guard, bucket: Any) -> None:
+    """Spark's own files by Hadoop's client, with keys of its own; the tables as any others, with vended credentials."""
+    hadoop = lake.spark._jsc.hadoopConfiguration()
+    for name, value in {
+        "endpoint": guard.url,
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+        "access.key": ROOT_KEY,
+        "secret.key": ROOT_SECRET,
+    }.items():
+        hadoop.set(f"fs.s3a.{name}", value)
+    lake.sql("CREATE TABLE vended.db.told (id BIGINT)")
+    for number in range(2):
+        lake.sql(f"INSERT INTO vended.db.told VALUES ({number})")
+    own = "warehouse/_catalog"
+    settled(lake, bucket, f"{own}/events/")
+    # A history of some days ago, of which one is packed, with a segment that is broken.
+    with tempfile.TemporaryDirectory() as folder:
+        shelf, history = Shelf(Path(folder)), History(Path(folder), tables=2, with_metadata=False)
+        days = [time.time_ns() // 1_000_000 - back * DAY_MS for back in (5, 4)]
+        past = [receipt for at_ms in days for receipt in history.transaction(at_ms, 2)]
+        shelf.put(past)
+        shelf.pack(day_of(days[0]), at_once=1)
+        bad = shelf.segments(day_of(days[0]))[1]
+        bad.write_bytes(bad.read_bytes()[:-5])
+        for path in shelf.own.rglob("*"):
+            if path.is_file() and not (path.match("events/*/*/*/*") and day_of(days[0]) in path.parts):
+                bucket.upload_file(str(path), f"{own}/{path.relative_to(shelf.own)}")
+    current = lake.spark.catalog.currentCatalog()
+    lake.spark.catalog.setCurrentCatalog("vended")
+    try:
+        pact = lp.connect(lake.spark)
+        done = project(pact)
+        assert [Path(one).name for one in done.broken] == [bad.name] and done.damaged == 0
+        # Of the transaction of the packed day one receipt is lost, and the other waits for it.
+        assert done.waiting == 1
+        told = pact.table("lakepact.files").where("table_name = 'db.told'").orderBy("committed_at").collect()
+        assert [row["records"] for row in told] == [1, 2]
+        commits = {row["commit_key"] for row in pact.table("lakepact.commits").collect()}
+        assert {one["commit-key"] for one in past[2:]} <= commits and len(commits) == done.receipts
+        assert pact.table("lakepact.columns").where("table_name = 'db.told'").count() == 1
+        assert project(pact).transaction_id is None
+    finally:
+        lake.spark.catalog.setCurrentCatalog(current)
+
+
+def settled(lake: Lake, bucket: Any, prefix: str) -> None:
+    """Until the newest version of every table has its receipt: they are written in order, in the background."""
+    wanted = {commit_key(lake.loaded(f"db.{name}")["metadata-location"]) for name in lake.tables("db")}
+    deadline = time.monotonic() + 60
+    while not wanted <= {Path(one.key).stem for one in bucket.objects.filter(Prefix=prefix)}:
+        assert time.monotonic() < deadline, "receipts do not come"
+        time.sleep(0.1)

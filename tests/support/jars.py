@@ -30,6 +30,10 @@ ICEBERG: Final = "1.12.0"
 # The compatibility kit is published as test jars, which must be of one release: the newest that has them.
 ICEBERG_KIT: Final = "1.11.0"
 DELTA: Final = "4.4.0"
+HADOOP: Final = "3.4.2"
+"""The one that comes with `pyspark`."""
+AWS_SDK: Final = "2.54.17"
+"""The one in Iceberg's bundle."""
 SPARK_LINE: Final = "4.1_2.13"
 """The line of Spark that `pyspark` in pyproject.toml belongs to, as connectors spell it."""
 JUNIT_CONSOLE: Final = "1.14.4"
@@ -69,6 +73,12 @@ SPARK_DELTA: Final = (
 )
 # S3FileIO, with the SDK that it needs: 70 MB.
 ICEBERG_AWS: Final = (Jar("org.apache.iceberg", "iceberg-aws-bundle", ICEBERG, alone=True),)
+# Hadoop's client of S3, `s3a://`, on the SDK in that bundle, with the two parts of the SDK that the bundle lacks: 1 MB.
+HADOOP_S3A: Final = (
+    Jar("org.apache.hadoop", "hadoop-aws", HADOOP, alone=True),
+    Jar("software.amazon.awssdk", "apache-client", AWS_SDK, alone=True),
+    Jar("software.amazon.awssdk", "s3-transfer-manager", AWS_SDK, alone=True),
+)
 COMPATIBILITY_KIT: Final = (
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT),
     Jar("org.apache.iceberg", "iceberg-core", ICEBERG_KIT, "tests"),

@@ -265,6 +265,11 @@ class Shelf:
         ]
         self.write_segments(day, segments, damaged=damaged, at_once=at_once)
 
+    def segments(self, day: str) -> list[Path]:
+        """The manifest of a packed day, and its segments."""
+        folder = self.own / "segments" / day
+        return [folder / "manifest.json", *sorted(folder.glob("*.jsonl.gz"))]
+
     def write_segments(
         self, day: str, segments: dict[str, list[bytes]], *, damaged: Sequence[str] = (), at_once: int = 20_000
     ) -> None:

@@ -19,6 +19,7 @@ from lakepact.kernel.model import State, Transaction
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.stores import open_blobs, open_store
 from lakepact.upkeep.receipts import Receipts
+from tests.wire import test_delta as delta
 from tests.wire.world import (
     Json,
     Wire,
@@ -308,3 +309,28 @@ async def test_a_receipt_names_the_snapshots_that_its_commit_has_added_and_no_ot
     [added] = [receipt for receipt in receipts(wire) if receipt["snapshots"]]
     assert added["snapshots"][-1]["operation"] == added["snapshot-operation"]
     assert added["snapshots"][-1]["summary"] == added["summary"]
+
+
+async def test_a_receipt_of_a_delta_table_says_how_large_it_is(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await delta.create(wire)
+        for actions in (
+            [delta.add("a"), delta.add("b", stats='{"numRecords":7}')],
+            [delta.add("c", size=5)],
+            [delta.remove("a"), delta.add("d", stats=None)],
+            [delta.remove("d")],
+        ):
+            assert (await delta.commit(wire, *actions)).status == 200
+        loaded = [await delta.load(wire, version=str(number)) for number in range(5)]
+    told = [one["totals"] for one in sorted(receipts(wire), key=lambda one: one["revision"]) if one["kind"] == "delta"]
+    assert told == [
+        {"files": 0, "bytes": 0, "records": 0},
+        {"files": 2, "bytes": 200, "records": 8},
+        {"files": 3, "bytes": 205, "records": 9},
+        {"files": 3, "bytes": 205},
+        {"files": 2, "bytes": 105, "records": 8},
+    ]
+    for version, totals in zip(loaded, told, strict=True):
+        files = [action["add"] for action in version["files"]]
+        assert (totals["files"], totals["bytes"]) == (len(files), sum(one["size"] for one in files))

@@ -111,9 +111,10 @@ def receipt_of(
     answer: Mapping[str, Any],
     metadata: JsonObject | None,
     base: JsonObject | None = None,
+    size: JsonObject | None = None,
 ) -> Receipt:
     """`tables`: how many receipts the transaction leaves. `metadata`: the new version's, if there is one; `base`: that
-    of the version before it, if it can still be read.
+    of the version before it, if it can still be read. `size`: how large a Delta table is by it, if that is known.
 
     Without a transaction nobody knows any more which one it was: then the change has metadata with a time, and is told
     of for itself.
@@ -138,7 +139,7 @@ def receipt_of(
         "metadata-location": pointer.metadata_location if pointer is not None else None,
         "previous-metadata-location": pointer.previous_metadata_location if pointer is not None else None,
         "base-metadata-location": _base(change),
-        **_content(change, metadata, base),
+        **_content(change, metadata, base, size),
         **({} if change.governance is None else {"governance": change.governance}),
         "source": {name: value for name, value in source.items() if name not in ("inputs", "checks", "quality")},
         "lineage": _LINEAGE.get(source.get("kind", ""), "none"),
@@ -237,7 +238,9 @@ def _base(change: CommittedChange) -> str | None:
     return change.pointer.metadata_location
 
 
-def _content(change: CommittedChange, metadata: JsonObject | None, base: JsonObject | None) -> JsonObject:
+def _content(
+    change: CommittedChange, metadata: JsonObject | None, base: JsonObject | None, size: JsonObject | None
+) -> JsonObject:
     """What the table looks like after it: snapshot, schema, figures."""
     pointer = change.pointer
     summary = pointer.summary if pointer is not None else {}
@@ -247,7 +250,7 @@ def _content(change: CommittedChange, metadata: JsonObject | None, base: JsonObj
         "location": summary.get("location"),
         "snapshot-operation": None,
         "summary": {},
-        "totals": {},
+        "totals": size or {},
         "snapshots": [],
     }
     if change.kind == Kind.TABLE and metadata is not None:

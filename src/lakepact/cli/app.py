@@ -28,6 +28,7 @@ from lakepact.cli import (
     history,
     mirror,
     namespaces,
+    pack,
     project,
     reconcile,
     run,
@@ -80,6 +81,7 @@ app.command("dropped")(dropped.dropped)
 app.command("doctor")(doctor.doctor)
 app.command("graph")(graph.graph)
 app.command("history")(history.history)
+app.command("pack")(pack.pack)
 app.command("project")(project.project)
 app.command("reconcile")(reconcile.reconcile)
 app.command("recover")(upkeep.recover)

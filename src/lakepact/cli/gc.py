@@ -22,14 +22,16 @@ from lakepact.cli.options import (
 from lakepact.cli.output import console, print_json, print_rows
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
+from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSettings, Report
+from lakepact.upkeep.collection.receipts import Retention
 
 if TYPE_CHECKING:
     from lakepact.server.app import WithoutServer
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list what would go, and why.")]
-_DEFAULT: Final = (Class.RECORDS, Class.DROPPED, Class.ABANDONED)
+_DEFAULT: Final = (Class.RECORDS, Class.DROPPED, Class.ABANDONED, Class.RECEIPTS)
 _SHOWN: Final = 100
 
 gc_app = typer.Typer(help="Delete what nobody needs any more.", invoke_without_command=True)
@@ -41,12 +43,13 @@ def gc(
     dry_run: DryRun = False,
     classes: Annotated[
         list[Class] | None,
-        typer.Option("--class", help="Only this kind; repeatable. Default: records, dropped and abandoned."),
+        typer.Option("--class", help="Only this kind; repeatable. Default: all but snapshots."),
     ] = None,
     store: StoreUrl = None,
     json: Json = False,
 ) -> None:
-    """Delete what dropped tables, abandoned transactions and finished records have left, each after its own time."""
+    """Delete what dropped tables, abandoned transactions, finished records and receipts have left, each after its own
+    time."""
     if context.invoked_subcommand is None:
         _collect(classes or _DEFAULT, store, dry_run=dry_run, json=json)
 
@@ -117,6 +120,15 @@ def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, 
             await Collector(catalog, collector_settings(settings)).run(
                 [one for one in classes if one in CLASSES], report, dry_run=dry_run
             )
+        if Class.RECEIPTS in classes:
+            await Retention(
+                opened.catalogs,
+                SystemClock(),
+                receipt_days=settings.receipt_days,
+                loose_days=settings.loose_receipt_days,
+                report=report,
+                dry_run=dry_run,
+            ).run()
         records = {"trimmed": 0, "deleted": 0}
         if Class.RECORDS in classes and not dry_run:
             for _ in range(MOST_PASSES):

@@ -119,6 +119,12 @@ def _show(done: Projected, *, as_json: bool) -> None:
         typer.echo(f"{done.waiting} receipts wait for the rest of their transactions")
     if done.unread:
         typer.echo(f"the newest metadata of {done.unread} tables could not be read: they have no columns", err=True)
+    for file in done.broken:
+        typer.echo(
+            f"{file} cannot be read; what lies loose of its day was read instead. `lakepact reconcile --mend` makes it "
+            f"again as far as that is possible, and says what is lost",
+            err=True,
+        )
     if done.damaged:
         some = "".join(f"\n  {file}" for file in done.examples)
         typer.echo(

@@ -22,7 +22,8 @@ def reconcile(
         bool, typer.Option("--full", help="Look at everything, whatever was found complete before.")
     ] = False,
     mend: Annotated[
-        bool, typer.Option("--mend", help="Write damaged receipts anew. Looks at everything, as --full does.")
+        bool,
+        typer.Option("--mend", help="Write damaged receipts and segments anew. Looks at everything, as --full does."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -40,7 +41,7 @@ def reconcile(
         print_json(report)
     else:
         _print(report)
-    if report.unreadable or report.damaged or report.failed:
+    if report.unreadable or report.damaged or report.lost or report.failed:
         raise typer.Exit(1)
 
 
@@ -53,6 +54,8 @@ def _print(report: Report) -> None:
         f"receipts: {report.found} found, {report.written} written ({report.late} late), {report.mended} mended, "
         f"{report.unreadable} unreadable, {report.damaged} damaged"
     )
+    if report.rebuilt or report.lost:
+        typer.echo(f"packed days: {report.rebuilt} files made again, {report.lost} segments lost")
     if report.deeper:
         typer.echo(
             f"{report.deeper} tables have more versions than were looked at: LAKEPACT_RECONCILE_DEPTH sets how many"

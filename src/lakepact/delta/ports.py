@@ -71,6 +71,21 @@ class VersionActions:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """How large a table is, or how much larger it has become."""
+
+    files: int
+    bytes: int
+    records: int | None
+    """Without those that deletion vectors take away; None if a file does not say how many it has."""
+
+    def plus(self, other: Totals) -> Totals:
+        known = self.records is not None and other.records is not None
+        records = (self.records or 0) + (other.records or 0) if known else None
+        return Totals(self.files + other.files, self.bytes + other.bytes, records)
+
+
+@dataclass(frozen=True, slots=True)
 class TableContents:
     """All of a table at a version but its files."""
 
@@ -230,6 +245,15 @@ class DeltaRows(Protocol):
 
     async def files(self, table_id: str, version: int) -> Files:
         """The files that are live at this version, in no particular order. Empty for a version that does not exist."""
+        ...
+
+    async def totals(self, table_id: str, version: int) -> Totals | None:
+        """Of the files that are live at this version, all of which are looked at. None: there is no such version."""
+        ...
+
+    async def growth(self, table_id: str, after: int, until: int) -> Totals | None:
+        """What the versions beyond `after` up to `until` have added, at the cost of what they have added. None: one of
+        them has taken something away as well, or is not there."""
         ...
 
     async def contents(self, table_id: str, version: int) -> TableContents:

@@ -22,6 +22,7 @@ from lakepact.delta.ports import (
     TableChange,
     TableContents,
     TableRow,
+    Totals,
     VersionActions,
     VersionRow,
 )
@@ -42,6 +43,7 @@ from lakepact.stores.sql_delta import (
     removes_of,
     shortened,
     table_of,
+    totals_of,
     version_of,
     with_actions,
 )
@@ -191,6 +193,12 @@ class PostgresDelta(EndsMirrors):
 
     async def files(self, table_id: str, version: int) -> Files:
         return Files(await self._rows(self._statements.files, table_id, version))
+
+    async def totals(self, table_id: str, version: int) -> Totals | None:
+        return totals_of((await self._rows(self._statements.totals, table_id, version))[0])
+
+    async def growth(self, table_id: str, after: int, until: int) -> Totals | None:
+        return totals_of((await self._rows(self._statements.growth, table_id, after, until))[0])
 
     async def contents(self, table_id: str, version: int) -> TableContents:
         call = self._database.call()

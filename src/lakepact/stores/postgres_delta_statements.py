@@ -61,6 +61,30 @@ class DeltaStatements:
             f"WHERE v.table_id = $1 AND v.version <= $2 AND v.adds > 0 "
             f"AND EXISTS (SELECT FROM {name}.dl_table_versions r WHERE r.table_id = $1 AND r.version = $2)"
         )
+        # What others have written into their logs may be no JSON, and a cast would fail. Writers begin with the number.
+        records = (
+            "(substring(f.stats FROM '^\\s*\\{\\s*\"numRecords\"\\s*:\\s*(\\d{1,18})')::bigint "
+            "- coalesce((f.deletion_vector::json ->> 'cardinality')::bigint, 0))"
+        )
+        counted = f"f.size_bytes, f.replaces, {records} AS records"
+        sums = "count(a.size_bytes), coalesce(sum(a.size_bytes), 0)::bigint, sum(a.records)::bigint, count(a.records)"
+        self.totals = (
+            f"SELECT EXISTS (SELECT FROM {name}.dl_table_versions r WHERE r.table_id = $1 AND r.version = $2), {sums} "
+            f"FROM {name}.dl_table_versions v CROSS JOIN LATERAL ("
+            f"SELECT {counted} FROM {name}.dl_add_files f WHERE f.table_id = $1 "
+            f"AND f.version = v.version AND f.transaction_id = v.transaction_id "
+            f"AND (f.removed_version IS NULL OR f.removed_version > $2) OFFSET 0) a "
+            f"WHERE v.table_id = $1 AND v.version <= $2 AND v.adds > 0"
+        )
+        self.growth = (
+            f"SELECT coalesce(NOT bool_or(a.replaces), true) AND ("
+            f"SELECT count(*) = $3::bigint - $2::bigint AND coalesce(sum(r.removes), 0) = 0 "
+            f"FROM {name}.dl_table_versions r WHERE r.table_id = $1 AND r.version > $2 AND r.version <= $3), {sums} "
+            f"FROM {name}.dl_table_versions v CROSS JOIN LATERAL ("
+            f"SELECT {counted} FROM {name}.dl_add_files f WHERE f.table_id = $1 "
+            f"AND f.version = v.version AND f.transaction_id = v.transaction_id OFFSET 0) a "
+            f"WHERE v.table_id = $1 AND v.version > $2 AND v.version <= $3"
+        )
         self.actions = {
             table: (
                 f"SELECT v.version, a.* FROM {name}.dl_table_versions v CROSS JOIN LATERAL ("

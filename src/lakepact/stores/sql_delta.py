@@ -20,6 +20,7 @@ from lakepact.delta.ports import (
     TableContents,
     TableLife,
     TableRow,
+    Totals,
     VersionActions,
     VersionRow,
 )
@@ -155,6 +156,12 @@ def with_actions(
             actions.setdefault(row[0], []).append(action_of(table, tuple(row)[1:]))
     found = [version_of(row) for row in versions]
     return tuple(VersionActions(row, tuple(actions.get(row.version, ()))) for row in found)
+
+
+def totals_of(row: Sequence[Any]) -> Totals | None:
+    """From whether all versions are there, files, bytes, records, and of how many files these are known."""
+    there, files, size, records, known = row
+    return Totals(files, size, (records or 0) if known == files else None) if there else None
 
 
 def removes_of(rows: Iterable[Sequence[Any]]) -> list[Remove]:

@@ -22,6 +22,7 @@ from lakepact.delta.ports import (
     TableChange,
     TableContents,
     TableRow,
+    Totals,
     VersionActions,
     VersionRow,
 )
@@ -43,6 +44,7 @@ from lakepact.stores.sql_delta import (
     rows_gone,
     shortened,
     table_of,
+    totals_of,
     version_of,
     with_actions,
 )
@@ -60,6 +62,26 @@ _FILES: Final = f"""
     SELECT {", ".join(f"a.{column}" for column in FILE_COLUMNS)} FROM v CROSS JOIN dl_add_files a
     ON a.table_id = ?1 AND a.version = v.version AND a.transaction_id = v.transaction_id
     WHERE a.removed_version IS NULL OR a.removed_version > ?2"""
+
+_OF_TABLE: Final = "a.table_id = ?1 AND a.version = v.version AND a.transaction_id = v.transaction_id"
+# What others have written into their logs may be no JSON, or say something else.
+_RECORDS: Final = (
+    "(CASE WHEN json_valid(a.stats) THEN CASE WHEN json_type(a.stats, '$.numRecords') = 'integer' "
+    "THEN json_extract(a.stats, '$.numRecords') END END "
+    "- coalesce(json_extract(a.deletion_vector, '$.cardinality'), 0))"
+)
+_SUMS: Final = f"count(a.path), coalesce(sum(a.size_bytes), 0), sum{_RECORDS}, count{_RECORDS}"
+_TOTALS: Final = f"""
+    WITH v AS MATERIALIZED (
+        SELECT version, transaction_id FROM dl_table_versions WHERE table_id = ?1 AND version <= ?2 AND adds > 0)
+    SELECT EXISTS (SELECT 1 FROM dl_table_versions WHERE table_id = ?1 AND version = ?2), {_SUMS}
+    FROM v CROSS JOIN dl_add_files a ON {_OF_TABLE} WHERE a.removed_version IS NULL OR a.removed_version > ?2"""
+_GROWTH: Final = f"""
+    WITH v AS MATERIALIZED (
+        SELECT version, transaction_id, removes FROM dl_table_versions
+        WHERE table_id = ?1 AND version > ?2 AND version <= ?3)
+    SELECT (SELECT count(*) = ?3 - ?2 AND total(removes) = 0 FROM v) AND total(a.replaces) = 0, {_SUMS}
+    FROM v CROSS JOIN dl_add_files a ON {_OF_TABLE}"""
 
 _INSERT: Final = {
     table: f"INSERT INTO {table} ({', '.join((*FIRST_COLUMNS, *columns))}) "
@@ -162,6 +184,12 @@ class SqliteDelta(EndsMirrors):
 
     async def files(self, table_id: str, version: int) -> Files:
         return Files(await self._rows(_FILES, table_id, version))
+
+    async def totals(self, table_id: str, version: int) -> Totals | None:
+        return totals_of((await self._rows(_TOTALS, table_id, version))[0])
+
+    async def growth(self, table_id: str, after: int, until: int) -> Totals | None:
+        return totals_of((await self._rows(_GROWTH, table_id, after, until))[0])
 
     async def contents(self, table_id: str, version: int) -> TableContents:
         def look(connection: sqlite3.Connection) -> dict[str, list[Any]]:

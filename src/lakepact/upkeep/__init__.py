@@ -12,10 +12,12 @@ reconcile.py     looks for changes without a receipt: records, then every cell
   witnesses.py   which transaction made a version
   scribe.py      sees to it that a receipt is there
   shelf.py       whether it is, loose or packed
+  sizes.py       how large a Delta table was
   completed.py   how far tables are known to be complete
 segments.py      what a packed day looks like
 packing.py       packs days that have ended
-retention.py     removes receipts that are not needed any more
+mending.py       packed days that are damaged: made again, or set aside
+collection/      deletes what nobody needs any more, receipts among it
 receipt_jobs.py  all of this as jobs
 days.py          the days that have a folder
 """

@@ -89,5 +89,16 @@ def arrivals_of(date: str) -> str:
     return f"{EVENTS}/{date}/arrivals/"
 
 
+def noted_name(note: bytes | None) -> str | None:
+    """The name of the receipt that a note is about. A note that cannot be read is as good as none: there will be
+    another when somebody looks for the receipt."""
+    try:
+        document = orjson.loads(note or b"")
+    except orjson.JSONDecodeError:
+        return None
+    name = document.get("receipt") if isinstance(document, dict) else None
+    return name if isinstance(name, str) and name.startswith(f"{EVENTS}/") else None
+
+
 def _is_late(receipt: Receipt, clock: Clock) -> bool:
     return clock.now_ms() - int(receipt.document["committed-ms"]) > LATE_MS

@@ -32,9 +32,8 @@ async def days_in(blobs: BlobStore, folder: str, after: str | None = None) -> As
         last = f"{folder}/{date}0"
 
 
-async def entries_of(blobs: BlobStore, prefix: str) -> AsyncIterator[Sequence[BlobEntry]]:
-    """Everything below a prefix, page by page, in order."""
-    after: str | None = None
+async def entries_of(blobs: BlobStore, prefix: str, after: str | None = None) -> AsyncIterator[Sequence[BlobEntry]]:
+    """Everything below a prefix, or what of it comes after this name, page by page, in order."""
     while page := await blobs.list(prefix, after, _PAGE):
         yield page
         after = page[-1].name

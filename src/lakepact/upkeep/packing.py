@@ -6,7 +6,7 @@ to a packed day: what comes later is in the segments of the day on which it came
 
 Segments first, the manifest last. A crash in between leaves segments that no manifest names; whoever packs the day
 again makes the same ones. Of two packers at once the first manifest counts. Loose files stay: removing them is for
-`retention`, which looks first whether the segments are what they should be.
+`collection.receipts`, which looks first whether the segments are what they should be.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-import orjson
 import structlog
 
 from lakepact.catalog.pointers import DELTA, ICEBERG
 from lakepact.catalog.receipts import EVENTS
 from lakepact.kernel.ports import BlobStore, Clock
-from lakepact.upkeep.arrivals import arrivals_of
+from lakepact.upkeep.arrivals import arrivals_of, noted_name
 from lakepact.upkeep.days import age_ms, days_in, entries_of, side_by_side
 from lakepact.upkeep.segments import (
     LATE,
@@ -153,17 +152,6 @@ class Packer:
         async for page in entries_of(blobs, arrivals_of(day.date)):
             notes = await side_by_side(blobs.get, [entry.name for entry in page])
             yield await _read(blobs, day, [name for note in notes if (name := noted_name(note)) is not None])
-
-
-def noted_name(note: bytes | None) -> str | None:
-    """The name of the receipt that a note is about. A note that cannot be read is as good as none: there will be
-    another when somebody looks for the receipt."""
-    try:
-        document = orjson.loads(note or b"")
-    except orjson.JSONDecodeError:
-        return None
-    name = document.get("receipt") if isinstance(document, dict) else None
-    return name if isinstance(name, str) and name.startswith(f"{EVENTS}/") else None
 
 
 async def _read(blobs: BlobStore, day: _Day, names: Sequence[str]) -> list[Line]:

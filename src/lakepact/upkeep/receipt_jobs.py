@@ -8,9 +8,9 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.kernel.ports import CellStore, Clock, Rng
+from lakepact.upkeep.collection.receipts import Retention
 from lakepact.upkeep.packing import Packer
 from lakepact.upkeep.reconcile import Depth, Reconciler
-from lakepact.upkeep.retention import Retention
 from lakepact.upkeep.runner import Job
 from lakepact.upkeep.scribe import Report
 from lakepact.upkeep.steps import paced

@@ -34,6 +34,7 @@ from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt, put_receipts
 from lakepact.upkeep.bases import base_of
+from lakepact.upkeep.sizes import DeltaSizes
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
 """How far the passes have come: `through_ms`, and `deep_ms` for those that look back far."""
@@ -101,6 +102,7 @@ class Receipts:
         self._done: OrderedDict[TransactionId, None] = OrderedDict()
         """Transactions whose receipts this process has seen to: a pass need not read them again."""
 
+        self._sizes = {name: DeltaSizes(catalog.parts.rows) for name, catalog in catalogs.items()}
         self._pass: _Pass | None = None
         self._waiting: deque[_Made] = deque()
         self._writing = False
@@ -245,6 +247,7 @@ class Receipts:
                 answer=answer,
                 metadata=await self._metadata(catalog, change),
                 base=await base_of(change, catalog.parts.files),
+                size=await self._sizes[catalog.warehouse.name].after(change),
             )
             for change in changes
         ]

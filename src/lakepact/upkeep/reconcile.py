@@ -30,6 +30,7 @@ from lakepact.upkeep.chain import Version
 from lakepact.upkeep.completed import Completed, Done, Missing
 from lakepact.upkeep.days import in_ms, side_by_side
 from lakepact.upkeep.histories import Bounds, Head, head_writes, settle_delta, settle_table, settle_version
+from lakepact.upkeep.mending import Mended, damages, mend_all
 from lakepact.upkeep.scribe import CannotTell, Report, Scribe
 from lakepact.upkeep.steps import Steps
 from lakepact.upkeep.witnesses import Witness, Witnesses
@@ -66,7 +67,7 @@ class Depth:
     """Look at everything, whatever was found complete before."""
 
     mend: bool = False
-    """Write damaged receipts anew. Everything is looked at."""
+    """Write damaged receipts anew, and damaged days that were packed. Everything is looked at."""
 
     grace_s: float = 0.0
     """For how long after its commit a receipt is not missed. The server that made the commit writes it any moment."""
@@ -124,6 +125,9 @@ class Reconciler:
             name: Scribe(catalog, self._clock, witnesses, report, mend=self._depth.mend, grace_s=self._depth.grace_s)
             for name, catalog in self._catalogs.items()
         }
+        if self._depth.everything:
+            async for _ in self._packed_days(scribes):
+                yield
         async for _ in self._records(scribes, _since_ms(mark, began_ms, everything=self._depth.everything)):
             yield
         records_failed = report.failed
@@ -147,8 +151,29 @@ class Reconciler:
             late=report.late,
             unreadable=report.unreadable,
             damaged=report.damaged,
+            rebuilt=report.rebuilt,
+            lost=report.lost,
             failed=report.failed,
         )
+
+    # --- packed days ---
+
+    async def _packed_days(self, scribes: Mapping[str, Scribe]) -> AsyncIterator[None]:
+        """First: what turns out to be lost is then written anew like anything else that is missing."""
+        for scribe in scribes.values():
+            if not self._depth.mend:
+                async for date, wrong in damages(scribe.blobs):
+                    if wrong:
+                        scribe.damaged_day(date, "; ".join(wrong))
+                    yield
+                continue
+            mended = Mended()
+            async for _ in mend_all(scribe.blobs, self._clock, mended):
+                yield
+            scribe.report.rebuilt += len(mended.rebuilt)
+            scribe.report.lost += len(mended.lost)
+            for lost in mended.lost:
+                scribe.report.problem(lost)
 
     # --- records ---
 

@@ -25,8 +25,9 @@ from lakepact.kernel.ports import Clock
 from lakepact.upkeep.arrivals import Put, put_note, put_receipt
 from lakepact.upkeep.bases import base_of
 from lakepact.upkeep.completed import Missing
-from lakepact.upkeep.segments import key_of_name, receipt_in
+from lakepact.upkeep.segments import date_of_name, key_of_name, receipt_in
 from lakepact.upkeep.shelf import NotAReceipt, Shelf
+from lakepact.upkeep.sizes import DeltaSizes
 from lakepact.upkeep.witnesses import Witness, Witnesses
 
 UNKNOWN: Final = "unknown"
@@ -73,7 +74,13 @@ class Report:
     """Versions without a receipt, and without a file that could be read to write it."""
 
     damaged: int = 0
-    """Files in the place of a receipt that are none."""
+    """Files in the place of a receipt that are none, and packed days that cannot be read."""
+
+    rebuilt: int = 0
+    """Segments and manifests of packed days that were damaged, and are whole again."""
+
+    lost: int = 0
+    """Segments that could not be made again, and were set aside."""
 
     deeper: int = 0
     """Tables with more versions than were looked at."""
@@ -108,6 +115,7 @@ class Scribe:
         # With a cache of its own that holds nothing: old versions shall not drive out what clients ask for.
         self.files = MetadataFiles(parts.warehouse, parts.blobs, 0, look_every_time=False)
         self._shelf = Shelf(parts.blobs)
+        self._sizes = DeltaSizes(parts.rows)
         self._clock = clock
         self._mend = mend
         self._reported: set[str] = set()
@@ -123,7 +131,11 @@ class Scribe:
         if self._shelf.knows(name):
             # By its record, and now by its table: it is counted once.
             return None
-        there = await self._shelf.has(name)
+        try:
+            there = await self._shelf.has(name)
+        except Unreadable as error:
+            self.damaged_day(date_of_name(name), str(error))
+            return Missing(name, of, committed_ms)
         if there is True:
             self.report.found += 1
             return None
@@ -149,6 +161,12 @@ class Scribe:
         else:
             await self._write(name, receipt)
         return None
+
+    def damaged_day(self, date: str, why: str) -> None:
+        """What was packed on this day cannot be read: nobody can tell which receipts are in it."""
+        if self._is_new(f"day {date}"):
+            self.report.damaged += 1
+            self.report.problem(f"the receipts of {date}: {why}")
 
     def _is_new(self, name: str) -> bool:
         """Whether this is the first time in this pass that something is amiss with it: it is reported once."""
@@ -204,6 +222,7 @@ class Scribe:
             answer=witness.answer if witness is not None else await self._unknown(metadata, change.pointer),
             metadata=metadata,
             base=await base_of(exact or change, self.files),
+            size=await self._sizes.after(exact or change),
         )
 
     async def of_version(

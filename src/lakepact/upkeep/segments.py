@@ -1,13 +1,15 @@
 """Segments: the receipts of a day that has ended, many in one file. Pure: names, lines, manifests.
 
 A segment's name holds the hash of what is in it, so two packers that make the same segment write the same file, and two
-that make different ones do not meet. The manifest is put if absent and never changed: it says which segments count.
+that make different ones do not meet. The manifest is put if absent: it says which segments count. It is written anew
+only where it, or a segment that it names, turns out to be damaged (`mending`).
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,10 @@ SEGMENTS: Final = f"{OWN_FOLDER}/segments"
 LATE: Final = "late"
 """The kind of segments with receipts of other days, which have arrived on this one."""
 
+WHAT_TO_DO: Final = "Restore it from a backup, or have made again of it what can be: lakepact reconcile --mend"
+
 _NAME_HEX: Final = 16
+_NAME: Final = re.compile(r"([a-z]+)-(\d{5})-([0-9a-f]{16})\.jsonl\.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,9 @@ class Manifest:
     damaged: tuple[str, ...] = ()
     """Loose files that were no receipts, and were left out."""
 
+    lost: tuple[Segment, ...] = ()
+    """Segments that could not be read any more, nor made again. They lie where they lay, and count no longer."""
+
     def to_bytes(self) -> bytes:
         return orjson.dumps(
             {
@@ -90,6 +98,7 @@ class Manifest:
                 "receipts": sum(segment.receipts for segment in self.segments),
                 "segments": [segment.to_json() for segment in self.segments],
                 "damaged": list(self.damaged),
+                **({"lost": [segment.to_json() for segment in self.lost]} if self.lost else {}),
             }
         )
 
@@ -102,12 +111,10 @@ class Manifest:
                 value["packed-ms"],
                 tuple(map(Segment.from_json, value["segments"])),
                 tuple(value["damaged"]),
+                tuple(map(Segment.from_json, value.get("lost", ()))),
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise Unreadable(
-                f"{name} is damaged: {error!r}. If the loose receipts of that day are still there, remove it, and the "
-                f"day is packed anew; else restore it from a backup"
-            ) from error
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise Unreadable(f"{name} is damaged: {error!r}. {WHAT_TO_DO}") from error
 
 
 def manifest_name(date: str) -> str:
@@ -147,7 +154,7 @@ def receipt_in(data: bytes, key: str) -> JsonObject | None:
 
 def line_of(data: bytes, document: JsonObject) -> bytes:
     """A receipt as a line: as it is in its file, unless somebody has written that in several lines."""
-    return data if b"\n" not in data else orjson.dumps(document)
+    return data if b"\n" not in data and b"\r" not in data else orjson.dumps(document)
 
 
 def pack(kind: str, number: int, lines: Sequence[tuple[str, bytes]]) -> tuple[Segment, bytes]:
@@ -159,14 +166,42 @@ def pack(kind: str, number: int, lines: Sequence[tuple[str, bytes]]) -> tuple[Se
     return Segment(name, len(lines), len(unpacked), len(packed), digest, lines[0][0], lines[-1][0]), packed
 
 
+def place_of(segment_name: str) -> tuple[str, int]:
+    """The kind and the number of a segment, from its name in the folder of its day."""
+    found = _NAME.fullmatch(segment_name)
+    if found is None:
+        raise Unreadable(f"{segment_name} is no name of a segment")
+    return found[1], int(found[2])
+
+
 def unpack(segment: Segment, data: bytes | None) -> list[JsonObject]:
     """The receipts of a segment, if it is exactly what its manifest says."""
+    return [orjson.loads(line) for line in lines_of(segment, data)]
+
+
+def lines_of(segment: Segment, data: bytes | None) -> list[bytes]:
+    """The lines of a segment, if it is exactly what its manifest says."""
     if data is None:
-        raise Unreadable(f"segment {segment.name} is not there, and its manifest says it is. Restore it from a backup")
-    try:
-        unpacked = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Unreadable(f"segment {segment.name} is not valid gzip: {error}. Restore it from a backup") from error
+        raise Unreadable(f"segment {segment.name} is not there, and its manifest says it is. {WHAT_TO_DO}")
+    unpacked = _unpacked(segment.name, data)
     if hashlib.sha256(unpacked).hexdigest() != segment.sha256:
-        raise Unreadable(f"segment {segment.name} is not what was packed. Restore it from a backup")
-    return [orjson.loads(line) for line in unpacked.splitlines()]
+        raise Unreadable(f"segment {segment.name} is not what was packed. {WHAT_TO_DO}")
+    return unpacked.splitlines()
+
+
+def recognized(name: str, data: bytes) -> Segment:
+    """What a manifest would say of these bytes, if they are what the name of the segment says."""
+    unpacked = _unpacked(name, data)
+    digest = hashlib.sha256(unpacked).hexdigest()
+    found = _NAME.fullmatch(name)
+    if found is None or found[3] != digest[:_NAME_HEX]:
+        raise Unreadable(f"segment {name} is not what was packed. {WHAT_TO_DO}")
+    keys = [orjson.loads(line)["commit-key"] for line in unpacked.splitlines()]
+    return Segment(name, len(keys), len(unpacked), len(data), digest, keys[0], keys[-1])
+
+
+def _unpacked(name: str, data: bytes) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unreadable(f"segment {name} is not valid gzip: {error}. {WHAT_TO_DO}") from error

@@ -6,11 +6,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from lakepact.errors import Unreadable
 from lakepact.kernel.ports import BlobStore
 from lakepact.upkeep.segments import Manifest, date_of_name, folder_of, key_of_name, manifest_name, receipt_in, unpack
 
-_DAYS_REMEMBERED: Final = 2
-"""Of packed days whose keys are held in memory: a day may have a million."""
+_KEYS_REMEMBERED: Final = 500_000
+"""Of packed days, held in memory; the last day's are, however many they are."""
 
 _MOST_REMEMBERED: Final = 100_000
 
@@ -28,10 +29,12 @@ class Shelf:
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
         self._packed: OrderedDict[str, frozenset[bytes]] = OrderedDict()
+        self._damaged: dict[str, Unreadable] = {}
         self._there: OrderedDict[str, None] = OrderedDict()
 
     async def has(self, name: str) -> bool | NotAReceipt:
-        """Whether the receipt of this name has been written, though it may be packed by now."""
+        """Whether the receipt of this name has been written, though it may be packed by now. Raises `Unreadable` if it
+        may be packed, and that cannot be read."""
         if self.knows(name):
             return True
         key = key_of_name(name)
@@ -41,7 +44,10 @@ class Shelf:
         if data is not None:
             self.put(name)
             return True
-        return bytes.fromhex(key) in await self._keys(date_of_name(name))
+        if bytes.fromhex(key) not in await self._keys(date_of_name(name)):
+            return False
+        self.put(name)
+        return True
 
     def knows(self, name: str) -> bool:
         """Whether it has been seen to be there before."""
@@ -58,15 +64,25 @@ class Shelf:
         if known is not None:
             self._packed.move_to_end(date)
             return known
+        if date in self._damaged:
+            raise self._damaged[date]
+        try:
+            keys = await self._read_keys(date)
+        except Unreadable as error:
+            self._damaged[date] = error
+            raise
+        self._packed[date] = keys
+        while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _KEYS_REMEMBERED:
+            self._packed.popitem(last=False)
+        return keys
+
+    async def _read_keys(self, date: str) -> frozenset[bytes]:
         keys: set[bytes] = set()
         manifest = await read_manifest(self._blobs, date)
         for segment in manifest.segments if manifest is not None else ():
             receipts = unpack(segment, await self._blobs.get(folder_of(date) + segment.name))
             keys.update(bytes.fromhex(receipt["commit-key"]) for receipt in receipts)
-        self._packed[date] = frozenset(keys)
-        if len(self._packed) > _DAYS_REMEMBERED:
-            self._packed.popitem(last=False)
-        return self._packed[date]
+        return frozenset(keys)
 
 
 async def read_manifest(blobs: BlobStore, date: str) -> Manifest | None:

@@ -10,7 +10,7 @@ from lakepact.delta.actions import Action, Add, Cdc, DeletionVector, DomainMetad
 from lakepact.delta.actions import Protocol as TableProtocol
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion, Renamed
 from lakepact.delta.errors import BadAction
-from lakepact.delta.ports import ErrorRow, Swept, TableChange, TableLife
+from lakepact.delta.ports import ErrorRow, Swept, TableChange, TableLife, Totals
 from lakepact.errors import FileNotLive, InvalidRequest, RowsGone
 from lakepact.kernel.model import Committed, Transaction, Write
 from tests.conformance.delta.lake import PROTOCOL, SCHEMA, WAREHOUSE, Change, Lake, add, adds, remove
@@ -409,3 +409,47 @@ async def test_the_log_of_errors_keeps_the_newest(lake: Lake) -> None:
     assert one == ErrorRow("x8", "u", 8, None, "VersionConflict", "no  8", 1_700_000_000_123)
     assert len(await lake.rows.errors(2)) == 2
     await lake.rows.log_errors([])
+
+
+async def test_totals_are_those_of_the_live_files_at_every_version(lake: Lake) -> None:
+    def sized(path: str, records: int | None, **more: Any) -> Add:
+        return add(path, stats=None if records is None else f'{{"numRecords":{records},"minValues":{{}}}}', **more)
+
+    await lake.create("t")
+    await lake.write("t", 1, sized("a", 5), sized("b", 7))
+    await lake.write("t", 2, sized("c", 1))
+    await lake.write("t", 3, remove("a"), sized("a", 5, deletion_vector=VECTOR))
+    await lake.write("t", 4, sized("c", 2))
+    await lake.write("t", 5, sized("d", None))
+    await lake.write("t", 6, remove("d"), remove("b"))
+    await lake.write("t", 7, add("e", stats="no JSON"), add("f", stats='{"numRecords":"many"}'))
+    expected = {
+        0: Totals(0, 0, 0),
+        1: Totals(2, 20, 12),
+        2: Totals(3, 30, 13),
+        3: Totals(3, 30, 13 - VECTOR.cardinality),
+        4: Totals(3, 30, 14 - VECTOR.cardinality),
+        5: Totals(4, 40, None),
+        6: Totals(2, 20, 7 - VECTOR.cardinality),
+        7: Totals(4, 40, None),
+    }
+    for version, totals in expected.items():
+        assert await lake.rows.totals("t", version) == totals
+        files = list(await lake.rows.files("t", version))
+        assert (totals.files, totals.bytes) == (len(files), sum(file.size for file in files))
+    assert await lake.rows.totals("t", 8) is None and await lake.rows.totals("nobody", 0) is None
+
+
+async def test_growth_is_told_only_where_nothing_was_taken_away(lake: Lake) -> None:
+    await lake.create("t")
+    await lake.write("t", 1, add("a", stats='{"numRecords":5}'))
+    await lake.write("t", 2, add("b"), add("c"))
+    await lake.write("t", 3)
+    await lake.write("t", 4, remove("a"))
+    await lake.write("t", 5, add("b", stats='{"numRecords":1}'))
+    assert await lake.rows.growth("t", 0, 1) == Totals(1, 10, 5)
+    assert await lake.rows.growth("t", 0, 3) == Totals(3, 30, None)
+    assert await lake.rows.growth("t", 2, 3) == await lake.rows.growth("t", 5, 5) == Totals(0, 0, 0)
+    assert await lake.rows.growth("t", 3, 4) is None, "a file is removed"
+    assert await lake.rows.growth("t", 4, 5) is None, "a file is replaced"
+    assert await lake.rows.growth("t", 5, 6) is None, "there is no such version"

@@ -4,6 +4,7 @@ removal.py     what goes, why, and by which rule
 references.py  the files that a table leads to, read through the warehouse
 purge.py       dropped tables: their files, or only their claim to a location
 abandoned.py   new tables of transactions that were given up
+receipts.py    receipts that are packed and projected
 expiry.py      snapshots, by the tables' own properties
 collector.py   all of it for one warehouse: by hand, or now and then in a server
 

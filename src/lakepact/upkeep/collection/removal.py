@@ -26,6 +26,9 @@ class Class(StrEnum):
     ABANDONED = "abandoned"
     """New tables of transactions that were given up."""
 
+    RECEIPTS = "receipts"
+    """Receipts that are packed and projected, as single files; and days of them, if they are not kept for ever."""
+
     SNAPSHOTS = "snapshots"
     """Snapshots that the tables' own properties let go of."""
 

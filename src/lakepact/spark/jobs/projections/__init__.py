@@ -1,6 +1,7 @@
 """Projections: ordinary tables that answer what changed, when, by whom, from what, and how good it was.
 
 layout    where receipts lie, and which days are read
+checking  whether packed days are whole
 reading   receipts as rows
 choosing  each once, whole transactions only
 rows      what they become in the tables that are added to

@@ -54,6 +54,9 @@ _SETTINGS: Final = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
 }
 _SHOWN: Final = 5
+UNKNOWN: Final = "unknown"
+"""The kind of source of a receipt whose writer had no record of its transaction any more."""
+
 _PARTIAL: Final = "lakepact_partial_transactions"
 _ADDED_TO: Final[Sequence[tuple[Projection, Callable[[DataFrame], DataFrame]]]] = (
     (COMMITS, rows.commits),
@@ -83,6 +86,9 @@ class Projected:
 
     examples: tuple[str, ...]
     """Some of them."""
+
+    broken: tuple[str, ...]
+    """Segments and manifests of packed days that cannot be read. What lies loose of their days was read instead."""
 
     through: str | None
     """The day up to which everything is projected."""
@@ -159,6 +165,10 @@ class _Run:
                 receipts = without_doubles(receipts).persist()
                 kept.append(receipts)
                 counts = _counts(receipts)
+            if self._full and not self._first:
+                receipts = self._without_settled(receipts).persist()
+                kept.append(receipts)
+                counts = _counts(receipts)
             self._on_phase("read")
             return self._projected(sources, receipts, counts)
         finally:
@@ -174,6 +184,7 @@ class _Run:
             waiting=waits,
             damaged=counts[DAMAGED, False] + sources.damaged,
             examples=tuple(row["file"] for row in damaged),
+            broken=tuple(sources.broken),
             through=self._through(sources),
         )
         waiting_changed = bool(counts[WAITS, False] or counts[READY, True])
@@ -212,6 +223,16 @@ class _Run:
         known = self._stage.table(COMMITS.full_name).where(_within(days)).select("commit_key").union(waiting)
         return found.join(known, "commit_key", "left_anti")
 
+    def _without_settled(self, found: DataFrame) -> DataFrame:
+        """Without those whose rows stay as they are: where a receipt was lost, and written again from nothing but
+        metadata, its row knows more; and what waits need not, if the rest of its transaction was projected before."""
+        commits = self._stage.table(COMMITS.full_name)
+        poor = found.where(F.col("source")["kind"] == UNKNOWN).select("commit_key")
+        waits = found.where(F.col("status") == WAITS).select("commit_key")
+        settled = poor.join(commits.where(F.col("source_kind") != UNKNOWN), "commit_key", "left_semi")
+        settled = settled.union(waits.join(commits, "commit_key", "left_semi")).localCheckpoint()
+        return found.join(settled, "commit_key", "left_anti")
+
     def _waiting(self) -> DataFrame | None:
         if self._first:
             return None
@@ -235,10 +256,8 @@ class _Run:
     def _add_by_transaction(self, new: DataFrame, *, partial: bool) -> None:
         """Rows that follow from all receipts of a transaction."""
         transactions, checks = rows.transactions(new, TOGETHER), rows.checks(new)
-        if self._full:
-            transactions = rows.transactions(self._stage.table(COMMITS.full_name))
-        elif partial:
-            # Some of theirs may have been projected before.
+        if partial:
+            # Some of theirs may have been projected before, and by now be collected.
             ids = new.where("partial AND transaction_id IS NOT NULL").select("transaction_id").distinct()
             ids = ids.localCheckpoint()
             theirs = self._stage.table(COMMITS.full_name).join(ids, "transaction_id", "left_semi")
@@ -248,9 +267,11 @@ class _Run:
             transactions = transactions.join(ids, "transaction_id", "left_anti").unionByName(again).localCheckpoint()
             checks = checks.join(ids, "transaction_id", "left_anti").unionByName(rows.checks_again(told, again))
             checks = checks.localCheckpoint()
-            ids.createOrReplaceTempView(_PARTIAL)
-            for projection in (TRANSACTIONS, CHECKS):
-                self._stage.delete(projection.full_name, f"transaction_id IN (SELECT transaction_id FROM {_PARTIAL})")
+            if not self._full:
+                ids.createOrReplaceTempView(_PARTIAL)
+                those = f"transaction_id IN (SELECT transaction_id FROM {_PARTIAL})"
+                for projection in (TRANSACTIONS, CHECKS):
+                    self._stage.delete(projection.full_name, those)
         self._write(TRANSACTIONS, transactions, new.select("transaction_id").distinct())
         self._write(CHECKS, checks, new.select("transaction_id").distinct())
 

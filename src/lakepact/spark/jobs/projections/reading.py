@@ -82,7 +82,11 @@ class Reader:
             frames.append(self._text(sources.segments))
         if sources.loose:
             frames.append(self._text(sources.loose, since_ms, whole=True))
-        late = self._late(sources.notes, unknown) if sources.notes else None
+        if sources.loose_of_broken:
+            # Whenever they were written: nobody has read them, since they were packed.
+            frames.append(self._text(sources.loose_of_broken, whole=True))
+        notes = [*sources.notes, *sources.notes_of_broken]
+        late = self._late(notes, unknown) if notes else None
         if late is not None:
             frames.append(late)
         if not frames:
