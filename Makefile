@@ -59,9 +59,10 @@ serve: setup ## run the catalog server
 proto: setup
 	@$(IN) $(RUN) tools/generate_proto.py
 
-# A Spark session belongs to its process, and these change its settings: each file has a process of its own.
+# A Spark session belongs to its process, and these change its settings, or look at all of its warehouse: each file has
+# a process of its own.
 OWN_PROCESS := $(addprefix tests/interop/test_,$(addsuffix .py,\
-	pipelines pipeline_command pipeline_guides pipeline_kills pipeline_positions pipeline_projects projections \
+	orphans pipelines pipeline_command pipeline_guides pipeline_kills pipeline_positions pipeline_projects projections \
 	spark_credentials spark_delta spark_transactions))
 
 pytest: setup

@@ -262,7 +262,7 @@ async def table(client: AsgiClient, name: str) -> Any:
     return answer.json()
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("file", marks=pytest.mark.long)])
 def test_a_commit_of_three_tables_killed_at_any_storage_operation_happens_once_when_it_is_sent_again(

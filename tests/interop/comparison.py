@@ -60,15 +60,17 @@ def verdict(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer
 
 def _verdict_on_refusals(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer, java: Answer) -> str:
     if ours.error and java.error:
-        assert ours.stale == java.stale, f"refused as stale by one only: ours {ours.error}, Java's {java.error}"
+        # What is wrong in any case is said first. Java may come to what is only out of date before it looks at defaults.
+        sooner = java.stale and _lacks_default(ours.error) is not None
+        assert ours.stale == java.stale or sooner, (
+            f"refused as stale by one only: ours {ours.error}, Java's {java.error}"
+        )
         return _BOTH_REFUSE
     if ours.error:
         beyond = any(update.get("format-version", 0) > names.NEWEST_FORMAT for update in request)
         homeless = base is None and "must say the table's location" in ours.error
-        early = any(
-            ours.error.startswith(f"{action}: there is no ") and _count(action, request) > 1
-            for action in (names.SET_DEFAULT_SPEC, names.SET_DEFAULT_SORT_ORDER)
-        )
+        missing = _lacks_default(ours.error)
+        early = missing is not None and _count(missing, request) > 1
         assert beyond or homeless or early, f"refused by us only: {ours.error}"
     else:
         miscounted = "arraySize cannot be negative" in java.error
@@ -77,6 +79,12 @@ def _verdict_on_refusals(base: JsonObject | None, request: Sequence[JsonObject],
         untimely = "Expected sorted snapshot log entries" in java.error and _count(names.SET_SNAPSHOT_REF, request) > 0
         assert miscounted or gone_back or untimely, f"refused by Java only: {java.error}"
     return _ON_PURPOSE
+
+
+def _lacks_default(error: str) -> str | None:
+    """The update that names a default which is not there, if that is what was refused."""
+    defaults = (names.SET_DEFAULT_SPEC, names.SET_DEFAULT_SORT_ORDER)
+    return next((action for action in defaults if error.startswith(f"{action}: there is no ")), None)
 
 
 def _normal(document: JsonObject) -> JsonObject:
