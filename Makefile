@@ -59,13 +59,15 @@ serve: setup ## run the catalog server
 proto: setup
 	@$(IN) $(RUN) tools/generate_proto.py
 
-# A Spark session belongs to its process, and these change its settings, or look at all of its warehouse: each file has
-# a process of its own.
-OWN_PROCESS := $(addprefix tests/interop/test_,$(addsuffix .py,\
-	orphans pipelines pipeline_command pipeline_guides pipeline_kills pipeline_positions pipeline_projects projections \
-	spark_credentials spark_delta spark_transactions))
+# A JVM belongs to its process, and takes long to get warm: these share one, and those, which change the settings of its
+# session or look at all of its warehouse, have one each.
+suites = $(patsubst %,tests/interop/test_%.py,$(1))
+WITH_ONE_SPARK := $(call suites,audit_spark authentication java_transaction overlay_engines spark spark_conflicts)
+WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_credentials pipeline_guides \
+	spark_transactions spark_delta delta_log_spark mirrors orphans fold_against_java pipeline_projects \
+	pipeline_positions pipeline_command)
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
-		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(OWN_PROCESS)))
-	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' $(OWN_PROCESS) | xargs -n 1 -P 2 $(RUN) -m pytest)
+		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(WITH_ONE_SPARK) $(WITH_THEIR_OWN)))
+	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 2 $(RUN) -m pytest)
