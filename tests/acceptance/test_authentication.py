@@ -51,7 +51,7 @@ def ask(url: str, token: str | None = None, form: Mapping[str, str] | None = Non
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_beyond_this_machine_a_server_that_asks_nobody_is_refused_before_it_opens_anything(
+def test_t_auth_11_beyond_this_machine_a_server_that_asks_nobody_is_refused_before_it_opens_anything(
     host: str, tmp_path: Path
 ) -> None:
     ended = run("serve", "--host", host, "--port", "0")
@@ -104,7 +104,7 @@ def test_a_token_from_the_first_one_to_its_end(tmp_path: Path) -> None:
     assert run("tokens", "create", "x", "--expires", "soon", "--store", store).exit_code == 2
 
 
-def test_no_secret_is_in_a_log_an_error_a_metric_or_the_settings(tmp_path: Path) -> None:
+def test_t_auth_9_no_secret_is_in_a_log_an_error_a_metric_or_the_settings(tmp_path: Path) -> None:
     mixed_in = "an-auth-secret-that-nobody-may-see-0123"
     client_secret = "a-client-secret-that-nobody-may-see"
     token = create_token(tmp_path, "root", "--admin", "--group", "g")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from unittest import mock
 
@@ -15,7 +17,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from tests.interop.credentials import server_env, without_keys
 from tests.support import s3_guarded
 from tests.support.duckdb_iceberg import connect
-from tests.support.s3_guarded import ROOT_KEY, Guard
+from tests.support.s3_guarded import ROOT_KEY, ROOT_SECRET, Guard
 from tests.support.server import Server, running_server
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -29,7 +31,9 @@ def guard() -> Iterator[Guard]:
 
 @pytest.fixture(scope="module")
 def server(guard: Guard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_server(tmp_path_factory.mktemp("credentials"), env=server_env(guard)) as running:
+    with running_server(
+        tmp_path_factory.mktemp("credentials"), env={**server_env(guard), "LAKEPACT_LOG_LEVEL": "debug"}
+    ) as running:
         yield running
 
 
@@ -116,3 +120,25 @@ def test_in_a_transaction_both_write_what_nobody_else_sees(server: Server, catal
             assert duck.sql(f"SELECT count(*) FROM lake.{db}.new").fetchall() == [(3,)]
         assert catalog.load_table(f"{db}.t").scan().to_arrow().num_rows == 0
     assert catalog.load_table(f"{db}.new").scan().to_arrow().num_rows == 3
+
+
+def test_t_vend_8_no_key_is_in_a_log_a_metric_or_an_error(server: Server, catalog: RestCatalog, guard: Guard) -> None:
+    db = "test_t_vend_8_no_key_is_in_a_log_a_metric_or_an_error"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    catalog.create_table(f"{db}.t", schema=ROWS.schema).append(ROWS)
+    below = f"{server.url}/v1/main/namespaces/{db}/tables"
+    body = b'{"name": "u", "schema": {"type": "struct", "fields": []}}'
+    opener.open(urllib.request.Request(below, body, {"Content-Type": "application/json"})).close()
+    guard.sts_status = 403
+    try:
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            opener.open(f"{below}/u/credentials")
+    finally:
+        guard.sts_status = 200
+    seen = [caught.value.read(), opener.open(f"{server.url}/metrics").read(), server.log.read_bytes()]
+    assert b"STS" in seen[0] and b"lakepact_credentials_total" in seen[1]
+    assert b'"operation":"createTable"' in seen[2] and b"no credentials" in seen[2]
+    secrets = [ROOT_SECRET, *(part for one in guard.sessions.values() for part in (one.secret, one.token))]
+    assert len(secrets) > 2
+    for secret in secrets:
+        assert secret.encode() not in b"".join(seen)

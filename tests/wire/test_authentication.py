@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,20 @@ async def test_without_a_token_there_is_401_in_the_specified_form_and_a_challeng
         assert answer.header("WWW-Authenticate") == 'Bearer realm="lakepact"'
 
 
+async def test_t_auth_1_no_operation_answers_without_a_name_but_those_that_must(tmp_path: Path) -> None:
+    must = {"livez", "readyz", "health", "getToken", "showLogin", "submitLogin", "showStatic"}
+    async with asking(tmp_path, open_docs=False) as door:
+        assert {route.operation for route in door.service.routes if route.open} == must
+        asked = [route for route in door.service.routes if not route.open]
+        assert len(asked) > 80
+        for route in asked:
+            answer = await door.client.send(route.method, re.sub(r"\{\w+\}", "main", route.template))
+            if route.template.startswith("/ui"):
+                assert answer.status == 303 and "/ui/login" in (answer.header("Location") or ""), route
+            else:
+                assert answer.status == 401 and answer.header("WWW-Authenticate") == 'Bearer realm="lakepact"', route
+
+
 async def test_health_answers_everybody_and_metrics_and_docs_by_setting(tmp_path: Path) -> None:
     async with asking(tmp_path) as door:
         for path in ("/livez", "/readyz", "/health", "/docs", "/openapi.json"):
@@ -64,7 +79,7 @@ async def test_what_the_catalog_keeps_names_the_principal(door: Door) -> None:
     assert answer.status == 200, answer.body
 
 
-async def test_tokens_that_are_not_ours_are_401_whatever_they_look_like(door: Door) -> None:
+async def test_t_auth_2_tokens_that_are_not_ours_are_401_whatever_they_look_like(door: Door) -> None:
     made: Shown = await door.tokens.create("loader")
     id, secret = made.token.id, made.secret
     wrong = [
@@ -94,7 +109,7 @@ async def test_tokens_that_are_not_ours_are_401_whatever_they_look_like(door: Do
     assert (await door.get("/v1/config", made.text)).status == 200
 
 
-async def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t_auth_4_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = SystemClock().now_ms()
     monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms)
     async with asking(tmp_path) as door, asking(tmp_path, expired_status=419) as other:
@@ -129,7 +144,7 @@ async def test_rotation_leaves_the_old_secret_its_grace(tmp_path: Path, monkeypa
         assert (await door.who(at_once.text))["name"] == "loader"
 
 
-async def test_a_revoked_token_ends_with_everything_that_was_given_out_for_it(door: Door) -> None:
+async def test_t_auth_4_a_revoked_token_ends_with_everything_that_was_given_out_for_it(door: Door) -> None:
     made = await door.tokens.create("loader")
     given = (await door.oauth(f"{made.token.id}:{made.secret}", grant_type="client_credentials")).json()
     await door.tokens.revoke(made.token.id)
@@ -248,7 +263,7 @@ async def test_where_no_tokens_are_given_out_oauth_says_so(tmp_path: Path) -> No
         assert (answer.status, answer.json()["error"]) == (400, "unauthorized_client")
 
 
-async def test_an_access_token_that_was_tampered_with_is_nobodys(door: Door) -> None:
+async def test_t_auth_5_an_access_token_that_was_tampered_with_is_nobodys(door: Door) -> None:
     made = await door.tokens.create("loader")
     given = (await door.oauth(f"{made.token.id}:{made.secret}", grant_type="client_credentials")).json()
     header, payload, mac = given["access_token"].split(".")
@@ -273,7 +288,7 @@ async def test_an_access_token_that_was_tampered_with_is_nobodys(door: Door) -> 
     assert (await door.who(given["access_token"]))["name"] == "loader"
 
 
-async def test_two_servers_on_one_store_know_each_others_access_tokens_unless_their_secrets_differ(
+async def test_t_auth_8_two_servers_on_one_store_know_each_others_access_tokens_unless_their_secrets_differ(
     tmp_path: Path,
 ) -> None:
     async with asking(tmp_path) as one, asking(tmp_path) as two, asking(tmp_path, auth_secret="s" * 32) as three:
@@ -309,7 +324,7 @@ async def test_an_administrator_makes_rotates_and_revokes_tokens_of_their_own_ac
     assert again.refusal == (404, "NoSuchTokenException")
 
 
-async def test_others_tokens_are_nobodys_business(door: Door) -> None:
+async def test_t_auth_10_others_tokens_are_nobodys_business(door: Door) -> None:
     root = (await door.tokens.create("root", account="acme", admin=True)).text
     plain = (await door.tokens.create("plain", account="acme")).text
     foreign = await door.tokens.create("foreign", account="other", admin=True)
@@ -390,7 +405,7 @@ async def test_without_names_the_rate_is_an_addresss(tmp_path: Path) -> None:
         assert [(await door.get("/v1/config")).status for _ in range(3)] == [200, 200, 429]
 
 
-async def test_wrong_tokens_slow_their_address_down_and_not_those_who_are_known(
+async def test_t_auth_3_wrong_tokens_slow_their_address_down_and_not_those_who_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = SystemClock().monotonic_s()

@@ -21,6 +21,7 @@ from lakepact.server.vending import Right
 from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
+from tests.wire.people import Person, house, on_table
 from tests.wire.world import SCHEMA, Json, Wire, creation, new_key, segment, set_properties
 
 VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
@@ -209,7 +210,7 @@ async def test_the_configuration_lists_what_the_warehouse_has(opened: Opened, wi
 # --- what they reach ---
 
 
-async def test_credentials_reach_their_table_and_nothing_else(lake: Wire, guard: Guard) -> None:
+async def test_t_vend_1_credentials_reach_their_table_and_nothing_else(lake: Wire, guard: Guard) -> None:
     mine, other = await lake.table("t"), await lake.table("u")
     config = (await lake.get(T, headers=VENDED)).json()["config"]
     client, bucket = client_of(guard, config), guard.bucket
@@ -244,7 +245,7 @@ async def test_credentials_reach_their_table_and_nothing_else(lake: Wire, guard:
     )
 
 
-async def test_who_may_read_gets_credentials_that_read(reads_only: None, lake: Wire, guard: Guard) -> None:
+async def test_t_vend_2_who_may_read_gets_credentials_that_read(reads_only: None, lake: Wire, guard: Guard) -> None:
     table = await lake.table()
     client = client_of(guard, (await lake.get(f"{T}/credentials")).json()["storage-credentials"][0]["config"])
     key = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
@@ -254,7 +255,52 @@ async def test_who_may_read_gets_credentials_that_read(reads_only: None, lake: W
     denied(lambda: client.delete_object(Bucket=guard.bucket, Key=key))
 
 
-async def test_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
+async def test_t_vend_3_credentials_go_as_far_as_the_rights_of_who_asks_and_end_with_them(
+    guard: Guard, tmp_path: Path
+) -> None:
+    given: Json = {
+        "warehouse": f"s3://{guard.bucket}/{tmp_path.name}",
+        "warehouse_options": guard.options(),
+        "warehouse_credentials": {"role_arn": ROLE, "sts_endpoint": guard.url, "remote_signing": True},
+    }
+    async with house(tmp_path, **given) as people:
+        root, bob, eve = people.root, people.bob, people.eve
+        await root.namespace()
+        table = await root.table()
+        await root.grant("user:bob", "write", **on_table())
+        key = f"{folder_of(table)}/data/a"
+        uri = f"{guard.url}/{guard.bucket}/{key}"
+
+        async def writes(person: Person) -> bool:
+            found = await person.get(f"{T}/credentials")
+            client = client_of(guard, found.json()["storage-credentials"][0]["config"])
+            signed = await person.post(f"{T}/sign", to_sign("PUT", uri))
+            try:
+                client.put_object(Bucket=guard.bucket, Key=key, Body=b"a")
+            except ClientError:
+                assert signed.status == 403
+                return False
+            assert signed.status == 200
+            return True
+
+        assert await writes(bob) and await writes(root)
+        # Root's and Bob's were made already: what is remembered for them is for nobody with less.
+        for refused in (
+            await eve.get(T, headers=VENDED),
+            await eve.get(f"{T}/credentials"),
+            await eve.post(f"{T}/sign", to_sign("GET", uri)),
+        ):
+            assert refused.refusal == (404, "NoSuchTableException") and b"s3." not in refused.body
+        await root.revoke("user:bob", **on_table())
+        await root.grant("user:bob", "read", **on_table())
+        assert not await writes(bob)
+        begun = (await bob.post("/transactions")).json()
+        assert not await writes(bob.at(begun["prefix"]))
+        await root.revoke("user:bob", **on_table())
+        assert (await bob.get(f"{T}/credentials")).status == 404
+
+
+async def test_t_vend_4_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
     root = lake.settings.warehouse
     inner = await lake.table("inner", location=f"{root}/shared/deep/inner")
     for name, location in (("outer", f"{root}/shared"), ("below", f"{root}/shared/deep/inner/x")):
@@ -283,7 +329,9 @@ async def test_a_location_of_ones_own_choice_gets_credentials_if_it_is_alone(lak
     assert credential["prefix"].endswith("/chosen/t/")
 
 
-async def test_nobody_can_put_a_table_below_anothers_folder_or_make_a_namespace_look_like_one(lake: Wire) -> None:
+async def test_t_vend_4_nobody_can_put_a_table_below_anothers_folder_or_make_a_namespace_look_like_one(
+    lake: Wire,
+) -> None:
     own = (await lake.table("own"))["metadata"]["location"]
     refused = await lake.create("t", location=f"{own}/data")
     assert refused.refusal == (400, "BadRequestException")
@@ -300,14 +348,16 @@ async def test_nobody_can_put_a_table_below_anothers_folder_or_make_a_namespace_
     assert not victim.json()["metadata"]["location"].startswith(thief.json()["metadata"]["location"] + "/")
 
 
-async def test_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
+async def test_t_vend_5_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
     await lake.table("t", location=f"{lake.settings.warehouse}/*")
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
     assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
     assert guard.assumed == []
 
 
-async def test_a_table_that_writes_outside_of_its_location_gets_no_credentials(lake: Wire, guard: Guard) -> None:
+async def test_t_vend_4_a_table_that_writes_outside_of_its_location_gets_no_credentials(
+    lake: Wire, guard: Guard
+) -> None:
     other = await lake.table("other")
     await lake.table("t", properties={"write.data.path": other["metadata"]["location"]})
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
@@ -330,6 +380,17 @@ async def test_credentials_are_made_once_for_all_who_ask_at_once_and_afterwards(
     assert len(guard.assumed) == 1
 
 
+async def test_t_vend_8_no_cache_keeps_an_answer_with_keys(opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table = await lake.table()
+        uri = f"{guard.url}/{guard.bucket}/{folder_of(table)}/data/a"
+        for answer in (await lake.get(T, headers=VENDED), await lake.get(f"{T}/credentials")):
+            assert answer.header("cache-control") == "private, no-store"
+        for method in ("GET", "PUT"):
+            signed = await lake.post(f"{T}/sign", to_sign(method, uri))
+            assert signed.status == 200 and signed.header("cache-control") == "no-cache"
+
+
 async def test_what_a_client_has_already_is_known_by_its_credentials_too(lake: Wire) -> None:
     await lake.table()
     plain, with_them = await lake.get(T), await lake.get(T, headers=VENDED)
@@ -344,7 +405,7 @@ async def test_what_a_client_has_already_is_known_by_its_credentials_too(lake: W
 
 
 @pytest.mark.parametrize(("status", "answered"), [(403, 500), (503, 503)])
-async def test_a_provider_that_fails_is_an_error_and_nothing_wider_is_given(
+async def test_t_vend_7_a_provider_that_fails_is_an_error_and_nothing_wider_is_given(
     lake: Wire, guard: Guard, status: int, answered: int
 ) -> None:
     await lake.table()
@@ -397,7 +458,9 @@ def to_sign(method: str, uri: str, **headers: str) -> Json:
 
 
 @pytest.mark.parametrize("role", [ROLE, None])
-async def test_signed_requests_work_and_only_for_the_table(opened: Opened, guard: Guard, role: str | None) -> None:
+async def test_t_vend_6_signed_requests_work_and_only_for_the_table(
+    opened: Opened, guard: Guard, role: str | None
+) -> None:
     async with opened(role_arn=role, remote_signing=True) as lake:
         table, other = await lake.table("t"), await lake.table("u")
         config = (await lake.get(T, headers=SIGNING)).json()["config"]
@@ -438,7 +501,7 @@ async def test_signed_requests_work_and_only_for_the_table(opened: Opened, guard
         assert (await lake.client.send("POST", "/v1/main/namespaces/db/tables/none/sign", json=refused)).status == 404
 
 
-async def test_who_may_read_has_only_reading_signed(reads_only: None, opened: Opened, guard: Guard) -> None:
+async def test_t_vend_2_who_may_read_has_only_reading_signed(reads_only: None, opened: Opened, guard: Guard) -> None:
     async with opened(remote_signing=True) as lake:
         table = await lake.table()
         uri = f"{guard.url}/{guard.bucket}/{folder_of(table)}/data/a"

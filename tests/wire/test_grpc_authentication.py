@@ -39,7 +39,7 @@ async def refused(door: Door, *authorization: str) -> tuple[grpc.StatusCode, str
     return error.code(), info.reason, status
 
 
-async def test_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path) -> None:
+async def test_t_auth_1_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path) -> None:
     with running_issuer() as issuer:
         async with asking(tmp_path, grpc_port=0, **issuer.settings()) as door:
             made = await door.tokens.create("loader", admin=True)

@@ -104,7 +104,7 @@ async def test_claims_name_the_principal_as_the_settings_say(tmp_path: Path, iss
         assert await door.who(made.text) == UNAUTHORIZED
 
 
-async def test_hostile_tokens_are_nobodys(door: Door, issuer: Issuer) -> None:
+async def test_t_auth_6_hostile_tokens_are_nobodys(door: Door, issuer: Issuer) -> None:
     stranger = RSAKey.generate_key(2048, {"kid": "rsa"})
     good = issuer.token()
     header, payload, signature = good.split(".")
@@ -173,7 +173,7 @@ async def test_a_little_difference_of_clocks_is_forgiven(door: Door, issuer: Iss
         assert (await door.who(token))["name"] == "alice"
 
 
-async def test_made_up_names_of_keys_keep_nobody_busy(
+async def test_t_auth_7_made_up_names_of_keys_keep_nobody_busy(
     door: Door, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = SystemClock().monotonic_s()

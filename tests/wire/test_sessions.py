@@ -112,7 +112,7 @@ async def test_a_token_opens_a_session_and_forms_of_it_may_change_things(pages: 
     assert made.secret not in cookie
 
 
-async def test_the_cookie_is_for_the_browser_alone_and_secure_where_the_server_is(pages: Pages) -> None:
+async def test_t_ui_5_the_cookie_is_for_the_browser_alone_and_secure_where_the_server_is(pages: Pages) -> None:
     made = await pages.tokens.create("alice")
     said = (await pages.login(made.text)).header("Set-Cookie") or ""
     assert said.startswith("lakepact=")
@@ -132,7 +132,7 @@ async def test_the_cookie_is_for_the_browser_alone_and_secure_where_the_server_i
     assert "Max-Age=0" in (ended.header("Set-Cookie") or "")
 
 
-async def test_without_a_session_people_are_sent_to_the_login_and_programs_are_not(pages: Pages) -> None:
+async def test_t_ui_4_without_a_session_people_are_sent_to_the_login_and_programs_are_not(pages: Pages) -> None:
     made = await pages.tokens.create("alice")
     cookie, csrf = await pages.logged_in(made.text)
     for wrong in ("", "lakepact=", "lakepact=x", cookie[:-1], cookie.replace("lakepact=", "other="), cookie + "x"):
@@ -146,7 +146,7 @@ async def test_without_a_session_people_are_sent_to_the_login_and_programs_are_n
     assert not pages.changes
 
 
-async def test_a_form_that_is_not_of_this_session_changes_nothing(pages: Pages) -> None:
+async def test_t_ui_3_a_form_that_is_not_of_this_session_changes_nothing(pages: Pages) -> None:
     cookie, csrf = await pages.logged_in((await pages.tokens.create("alice")).text)
     _, other = await pages.logged_in((await pages.tokens.create("bob")).text)
     _, again = await pages.logged_in((await pages.tokens.create("alice")).text)
@@ -160,7 +160,7 @@ async def test_a_form_that_is_not_of_this_session_changes_nothing(pages: Pages) 
     assert (await pages.change(cookie, csrf)).status == 204
 
 
-async def test_a_form_from_another_site_changes_nothing_and_logs_nobody_in(pages: Pages) -> None:
+async def test_t_ui_3_a_form_from_another_site_changes_nothing_and_logs_nobody_in(pages: Pages) -> None:
     made = await pages.tokens.create("alice")
     cookie, csrf = await pages.logged_in(made.text)
     for headers in (
@@ -185,7 +185,7 @@ async def test_a_form_from_another_site_changes_nothing_and_logs_nobody_in(pages
         assert (await proxied.change(cookie, csrf, **inside)).status == 204
 
 
-async def test_a_server_that_asks_nobody_still_takes_no_forms_from_elsewhere() -> None:
+async def test_t_auth_12_a_server_that_asks_nobody_still_takes_no_forms_from_elsewhere() -> None:
     async with opened(auth="none") as pages:
         assert (await pages.page("")).body == b"None "
         assert (await pages.change("", None)).status == 204
@@ -195,7 +195,9 @@ async def test_a_server_that_asks_nobody_still_takes_no_forms_from_elsewhere() -
         assert (await pages.change("", None, "/v1/change", **{"Sec-Fetch-Site": "same-origin"})).status == 204
 
 
-async def test_a_session_ends_with_its_token_and_with_its_time(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t_ui_5_a_session_ends_with_its_token_and_with_its_time(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_ms = SystemClock().now_ms()
     monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms)
     one, two = await pages.tokens.create("one"), await pages.tokens.create("two", expires_in_s=60)
@@ -220,7 +222,7 @@ async def test_a_wrong_token_opens_nothing_and_an_access_token_is_no_session(pag
     assert answer.status == 401
 
 
-async def test_after_the_login_people_go_back_to_a_page_of_ours_only() -> None:
+async def test_t_ui_6_after_the_login_people_go_back_to_a_page_of_ours_only() -> None:
     async with opened(base_path="/catalog") as pages:
         local = pages.auth.sessions.local
         assert local("/catalog/ui/tables?x=1") == "/catalog/ui/tables?x=1"

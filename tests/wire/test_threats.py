@@ -1,4 +1,7 @@
-"""One test for each line of the threat model in SECURITY.md that is about rights, places and traces."""
+"""One test for each line of the threat model in SECURITY.md that is about rights, places and traces; and the list.
+
+Those about who is asking, storage credentials and the web page stand beside what they are about, named in the same way.
+"""
 
 from __future__ import annotations
 
@@ -580,12 +583,56 @@ async def test_t_limit_1_what_people_write_is_bounded(people: House, monkeypatch
     assert statuses == [200, 200, 400]
 
 
+# --- the web page -----------------------------------------------------------------------------------------------------
+
+
+async def test_t_ui_7_pages_show_nobody_more_than_the_api_does(people: House) -> None:
+    await people.root.grant("user:ann", "read", **on_table())
+    begun = (await people.root.post("/transactions")).json()["transaction-id"]
+    pages = (
+        "/ui",
+        "/ui/catalog/main",
+        "/ui/catalog/main/hidden",
+        "/ui/catalog/main/hidden/secret",
+        "/ui/catalog/main/hidden/secret/timeline",
+        "/ui/catalog/main/hidden/secret/lineage",
+        "/ui/search?q=secret",
+        "/ui/transactions/main",
+        f"/ui/transactions/main/{begun}",
+        "/ui/pipelines/main",
+        "/ui/mirrors/main",
+    )
+    for person in (people.ann, people.eve, people.mallory):
+        for page in pages:
+            answer = await person.client.send("GET", page, headers={"X-Test-User": person.name})
+            assert answer.status in (200, 403, 404), page
+            shown = answer.body.decode()
+            # What they have written into the address themselves may stand there.
+            for word in ("secret", "main/hidden", begun):
+                assert word in page or word not in shown, (person.name, page)
+            if "hidden" in page or begun in page:
+                assert answer.status in (403, 404), (person.name, page)
+    form = {"X-Test-User": "ann", "Content-Type": "application/x-www-form-urlencoded"}
+    for step in ("abort", "renew"):
+        path = f"/ui/transactions/main/{begun}/{step}"
+        assert (await people.ann.client.send("POST", path, headers=form)).status in (403, 404)
+    assert (await people.root.get(f"/transactions/{begun}")).json()["state"] == "open"
+
+
 # --- the list itself --------------------------------------------------------------------------------------------------
 
 
 def test_every_line_of_the_threat_model_has_a_test_and_every_such_test_a_line() -> None:
-    lines = re.findall(r"^- \*\*T-([A-Z]+)-(\d+)\*\*", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
-    assert len(set(lines)) == len(lines) > 20
+    _, _, text = (ROOT / "SECURITY.md").read_text().partition("\n## What is defended")
+    defended, _, _ = text.partition("\n## What is not defended")
+    lines = re.findall(r"^- \*\*T-([A-Z]+)-(\d+)\*\*", defended, re.MULTILINE)
+    # No threat without a number, and none that is left out or there twice.
+    assert len(lines) == len(re.findall(r"^[-*] ", defended, re.MULTILINE)) > 50
+    areas = {area for area, _ in lines}
+    assert areas >= {"TENANT", "RIGHT", "AUTH", "VEND", "UI", "PATH", "FORGE", "AUDIT", "LIMIT"}
+    for area in areas:
+        numbers = [int(number) for found, number in lines if found == area]
+        assert numbers == list(range(1, len(numbers) + 1)), area
     tested = {
         (area.upper(), number)
         for file in (ROOT / "tests").rglob("test_*.py")

@@ -89,7 +89,7 @@ async def test_the_way_down_the_tree_leads_to_every_table(wire: Wire) -> None:
     assert "SELECT 1 AS id" in (await look(wire, "/ui/catalog/main/db/v")).text
 
 
-async def test_no_page_needs_a_script_or_anything_from_elsewhere(wire: Wire) -> None:
+async def test_t_ui_2_no_page_needs_a_script_or_anything_from_elsewhere(wire: Wire) -> None:
     """`look` takes every page apart; here the files that pages name are looked at, and what they name in turn."""
     await filled(wire)
     answer = await wire.client.send("GET", "/ui")
@@ -103,7 +103,7 @@ async def test_no_page_needs_a_script_or_anything_from_elsewhere(wire: Wire) -> 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_name_is_shown_as_the_text_it_is(name: str, wire: Wire) -> None:
+async def test_t_ui_1_a_name_is_shown_as_the_text_it_is(name: str, wire: Wire) -> None:
     await wire.namespace(name)
     await wire.namespace(name, name)
     await wire.table(name, name, properties={name: name})
@@ -153,7 +153,7 @@ async def test_what_is_not_there_is_a_page_that_says_so(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "not JSON", "not a table"])
-async def test_a_table_whose_metadata_is_broken_still_has_a_page(damage: str, tmp_path: Path) -> None:
+async def test_t_ui_9_a_table_whose_metadata_is_broken_still_has_a_page(damage: str, tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace()
         made = await wire.table()
@@ -172,7 +172,7 @@ async def test_a_table_whose_metadata_is_broken_still_has_a_page(damage: str, tm
         assert "t" in {text for _, text in (await look(wire, "/ui/catalog/main/db")).links}
 
 
-async def test_figures_that_writers_made_up_do_not_break_a_page(wire: Wire) -> None:
+async def test_t_ui_9_figures_that_writers_made_up_do_not_break_a_page(wire: Wire) -> None:
     await wire.namespace()
     await wire.table()
     odd = {"operation": "append", "total-records": "many", "total-files-size": "-1", "added-records": ""}

@@ -55,7 +55,7 @@ async def test_after_the_login_the_page_says_who_it_is(door: Door) -> None:
     assert "administrator" in account.text and "Log out" in account.text
 
 
-async def test_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: Door) -> None:
+async def test_t_ui_8_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: Door) -> None:
     answer = await submit(door, "/ui/login", {"token": "lakepact_x_y"})
     assert answer.status == 401 and answer.header("set-cookie") is None
     page = guarded(answer)
@@ -67,7 +67,7 @@ async def test_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: Door) ->
 
 
 @pytest.mark.parametrize("place", ["https://elsewhere.example/", "//elsewhere.example", "/v1/config", "/ui/../v1", ""])
-async def test_nobody_is_sent_elsewhere_after_the_login(place: str, door: Door) -> None:
+async def test_t_ui_6_nobody_is_sent_elsewhere_after_the_login(place: str, door: Door) -> None:
     made = await door.tokens.create("ada")
     answer = await submit(door, "/ui/login", {"token": made.text, "next": place})
     assert answer.status == 303 and (answer.header("location") or "").startswith("/ui")

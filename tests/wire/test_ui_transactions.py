@@ -138,7 +138,7 @@ async def test_a_transaction_is_renewed_and_aborted_by_form(anywhere: Wire) -> N
         {"origin": "null", "host": "lake.example"},
     ],
 )
-async def test_a_form_of_another_site_changes_nothing(headers: dict[str, str], wire: Wire) -> None:
+async def test_t_ui_3_a_form_of_another_site_changes_nothing(headers: dict[str, str], wire: Wire) -> None:
     transaction_id = await begun(wire)
     answer = await submit(wire, at(transaction_id, "abort"), {}, **headers)
     assert answer.status == 403, answer.body

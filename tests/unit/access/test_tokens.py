@@ -58,7 +58,7 @@ def test_whatever_else_there_is_is_no_token(text: str) -> None:
     assert key_id_of(text, "access") is None
 
 
-def test_what_is_kept_is_read_back_and_has_no_secret_in_it() -> None:
+def test_t_auth_8_what_is_kept_is_read_back_and_has_no_secret_in_it() -> None:
     value = TOKEN.to_json()
     assert Given.of(TOKEN.id, value) == TOKEN
     assert SECRET not in str(value) and SECRET not in repr(TOKEN)
@@ -83,7 +83,7 @@ def test_rotation_keeps_two_secrets_at_most() -> None:
     assert (once.secret(1, 2_499) is not None, once.secret(1, 2_500)) == (True, None)
 
 
-def test_a_statement_is_for_one_purpose_and_one_key() -> None:
+def test_t_auth_5_a_statement_is_for_one_purpose_and_one_key() -> None:
     text = sign(KEY, "access", {"tid": "x"})
     assert verify(KEY, "access", text) == {"tid": "x"}
     assert verify(KEY, "session", text) is None

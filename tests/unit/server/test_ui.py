@@ -23,7 +23,7 @@ from lakepact.server.ui.samples import Sample, Samples, quantile, rate_of, sampl
 
 
 @given(st.text(), st.text())
-def test_whatever_a_text_holds_it_stays_a_text(content: str, value: str) -> None:
+def test_t_ui_1_whatever_a_text_holds_it_stays_a_text(content: str, value: str) -> None:
     seen: list[tuple[str, object]] = []
 
     class Reader(HTMLParser):

@@ -98,7 +98,7 @@ def test_writing_is_signed_for_those_who_may(method: str, query: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_what_is_not_this_tables_is_not_signed(method: str, uri: str) -> None:
+def test_t_vend_6_what_is_not_this_tables_is_not_signed(method: str, uri: str) -> None:
     with pytest.raises(NotSigned):
         checked(method, uri)
 
@@ -181,7 +181,7 @@ def test_an_endpoint_of_ones_own_is_known_by_host_too() -> None:
         "x_amz_something_new",
     ],
 )
-def test_headers_that_copy_or_let_others_in_are_not_signed(header: str) -> None:
+def test_t_vend_6_headers_that_copy_or_let_others_in_are_not_signed(header: str) -> None:
     headers: Any = {header: "public-read"}
     with pytest.raises(NotSigned, match="x-amz-"):
         checked("PUT", FILE, **headers)
