@@ -21,6 +21,7 @@ from tests.bench import (
     rounds,
     spark,
     sql,
+    storm,
     ui,
     vending,
 )
@@ -43,6 +44,7 @@ SECTIONS = {
     "collection": collection.run,
     "vending": vending.run,
     "projections": projections.run,
+    "storm": storm.run,
 }
 
 

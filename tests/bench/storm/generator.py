@@ -1,0 +1,37 @@
+"""`python -m tests.bench.storm.generator`: all clients of a storm, in a process of their own.
+
+Standard input brings one job as JSON: {host, ports, seconds, seed, tokens, watcher, dead_tokens, transaction}; standard
+output takes what they have seen, and what must be there now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import orjson
+import uvloop
+
+from tests.bench.storm.client import Client, Seen
+
+
+async def main() -> None:
+    job = orjson.loads(sys.stdin.buffer.read())
+    seen = Seen()
+    clients = [Client(number, job, seen) for number in range(len(job["tokens"]))]
+    until = time.monotonic() + job["seconds"]
+    await asyncio.gather(*(client.run(lambda: time.monotonic() >= until) for client in clients))
+    report = {
+        "statuses": seen.statuses,
+        "bad": seen.bad,
+        "wrong": seen.wrong,
+        "applied": seen.applied,
+        "refused": seen.refused,
+        "expected": [client.expected() for client in clients],
+    }
+    sys.stdout.buffer.write(orjson.dumps(report))
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
