@@ -231,6 +231,9 @@ class Settings(BaseSettings):
     tls_key: str = Field(default="", description="The file with that certificate's private key, in PEM, not encrypted.")
     base_path: str = Field(default="", description="What every path begins with, such as `/catalog`.")
     max_body_bytes: int = Field(default=32 * 1024 * 1024, description="The size of one request's body, unpacked.", gt=0)
+    max_head_bytes: int = Field(
+        default=64 * 1024, description="The size of one request's first line and headers.", gt=0
+    )
     max_tables: int = Field(default=100, description="Tables one commit may change.", gt=0)
     max_updates: int = Field(default=1_000, description="Updates one commit may make to one table.", gt=0)
     request_deadline_s: float = Field(

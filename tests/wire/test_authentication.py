@@ -420,3 +420,23 @@ async def test_t_auth_3_wrong_tokens_slow_their_address_down_and_not_those_who_a
         assert (await door.oauth(grant_type="client_credentials", client_secret=new)).status == 429
         now_s += 1
         assert (await door.get("/v1/config", new)).status == 200
+
+
+@pytest.mark.parametrize("remembered_s", [0, 5])
+async def test_t_auth_3_a_token_that_was_good_need_not_wait_for_the_mistakes_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered_s: float
+) -> None:
+    now_s = SystemClock().monotonic_s()
+    monkeypatch.setattr(SystemClock, "monotonic_s", lambda _: now_s)
+    async with asking(tmp_path, token_cache_s=remembered_s) as door:
+        known, gone = await door.tokens.create("known"), await door.tokens.create("gone")
+        for made in (known, gone):
+            assert (await door.get("/v1/config", made.text)).status == 200
+        now_s += 6
+        for _ in range(101):
+            last = await door.get("/v1/config", f"lakepact_{'a' * 16}_{'a' * 52}")
+        assert last.status == 429
+        assert (await door.get("/v1/config", known.text)).status == 200
+        # It only spares the wait: it is looked at, and once it is wrong it is as others are.
+        await door.tokens.revoke(gone.token.id)
+        assert [(await door.get("/v1/config", gone.text)).status for _ in range(2)] == [401, 429]

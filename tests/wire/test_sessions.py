@@ -169,6 +169,8 @@ async def test_t_ui_3_a_form_from_another_site_changes_nothing_and_logs_nobody_i
         {"Origin": "https://evil.example.com", "Host": "here:8181"},
         {"Origin": "null", "Host": "here:8181"},
         {"Origin": "http://here:9999", "Host": "here:8181"},
+        {"Origin": "http://[", "Host": "here:8181"},
+        {"Origin": "", "Host": "here:8181"},
     ):
         assert (await pages.change(cookie, csrf, **headers)).status == 403, headers
         assert (await pages.login(made.text, **headers)).status == 403, headers

@@ -21,6 +21,7 @@ import uvicorn
 from lakepact.errors import InvalidSetting
 from lakepact.server import logs
 from lakepact.server.app import Service, build
+from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
 from lakepact.server.supervisor import Supervisor
 from lakepact.settings import Settings
@@ -120,7 +121,7 @@ def _config(settings: Settings, service: Service) -> uvicorn.Config:
     tls = service.tls
     return uvicorn.Config(
         service.asgi,
-        http="httptools",
+        http=heads_within(settings.max_head_bytes, settings.request_deadline_s, idle_s=KEEP_ALIVE_S),
         ws="none",
         lifespan="on",
         interface="asgi3",

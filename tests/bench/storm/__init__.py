@@ -83,12 +83,13 @@ class Storm:
         return statistics.mean(self.resident_kib[-third:]) / statistics.mean(self.resident_kib[:third])
 
 
-def storm(folder: Path, seconds: float, *, clients: int = CLIENTS, seed: int = 1) -> Storm:
-    """Run one, and prove that what was answered is true. What was answered wrongly is for the caller to judge."""
+def storm(folder: Path, seconds: float, *, requests: int = 1 << 60, clients: int = CLIENTS, seed: int = 1) -> Storm:
+    """Run one, for so long or of so many requests, and prove that what was answered is true. What should not have been
+    answered so is for the caller to judge."""
     root = create_token(folder, "root", "--admin").text
     with running_server(folder, "--auth", "tokens", "--grpc-port", "0", env=_SETTINGS) as server:
         operator = Operator(server.url, root)
-        job = {**_furnished(operator, server, clients), "seconds": seconds, "seed": seed}
+        job = {**_furnished(operator, server, clients), "seconds": seconds, "requests": requests, "seed": seed}
         with _watched(server.process.pid) as resident_kib:
             ended = subprocess.run(
                 [sys.executable, "-m", "tests.bench.storm.generator"],

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from tests.bench.storm.bad import Sender
+from tests.bench.storm.bad import KINDS, Sender
 from tests.bench.storm.http import ANSWER_WITHIN_S, Answer, Connection, HungUp, NoAnswer, request
 from tests.wire.world import SCHEMA, append, new_key
 
@@ -59,8 +59,12 @@ class Table:
 
 @dataclass(slots=True)
 class Seen:
-    """What all clients of one process have seen."""
+    """What all clients have seen."""
 
+    deck: Iterator[str]
+    """Which kind of bad request is next."""
+
+    sent: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     """Of good requests, by status; a connection that was closed is `hung up`, one that says nothing `no answer`."""
 
@@ -160,7 +164,7 @@ class Client:
         if key is not None:
             headers["Idempotency_Key"] = key
         while True:
-            self._sent += 1
+            self._count()
             try:
                 answer = await self._connection.ask(request(method, path, data, **headers))
             except (HungUp, NoAnswer) as error:
@@ -177,6 +181,10 @@ class Client:
             raise Failed(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
         return answer
 
+    def _count(self) -> None:
+        self._sent += 1
+        self._seen.sent += 1
+
     async def _change(self, method: str, path: str, body: Any = None, right: tuple[int, ...] = (200,)) -> Answer:
         key = new_key()
         answer = await self._ask(method, path, body, right=right, key=key)
@@ -188,9 +196,10 @@ class Client:
         self._seen.applied.append(key)
 
     async def _send_bad(self) -> None:
-        kind, bad = self._sender.draw()
-        self._sent += 1
+        kind = next(self._seen.deck)
+        bad = KINDS[kind](self._sender)
         self._bad += 1
+        self._count()
         # What is good HTTP goes over the connection that good requests use, and must leave it as it was.
         apart = bad.leaves or bad.silence or bad.door != "http"
         connection = self._opened(bad.door) if apart else self._connection
@@ -201,7 +210,7 @@ class Client:
             else:
                 answer = await connection.ask(bad.data, patience_s=_PATIENCE_S if bad.silence else ANSWER_WITHIN_S)
                 said = str(answer.status)
-                if answer.status not in bad.right:
+                if answer.status not in bad.right | {429}:
                     self._seen.complain(f"{kind}: {answer.status} {answer.body[:300]!r} to {bad.data[:300]!r}")
         except (HungUp, NoAnswer) as error:
             said = "hung up" if isinstance(error, HungUp) else "no answer"
@@ -354,7 +363,7 @@ class Client:
             Authorization=f"Bearer {self._token}",
             Idempotency_Key=key,
         )
-        self._sent += 1
+        self._count()
         await self._opened().leave(sent)
         await self._look_around()
         await self._ask("POST", f"{self._at}/{name}", body, key=key)

@@ -1,27 +1,34 @@
 """`python -m tests.bench.storm.generator`: all clients of a storm, in a process of their own.
 
-Standard input brings one job as JSON: {host, ports, seconds, seed, tokens, watcher, dead_tokens, transaction}; standard
-output takes what they have seen, and what must be there now.
+Standard input brings a job as JSON: {host, ports, seconds, requests, seed, tokens, watcher, dead_tokens, transaction};
+it is done after so many seconds, or as soon as there were so many requests. Standard output takes what they have seen,
+and what must be there now.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import time
 
 import orjson
 import uvloop
 
+from tests.bench.storm.bad import deck
 from tests.bench.storm.client import Client, Seen
 
 
 async def main() -> None:
     job = orjson.loads(sys.stdin.buffer.read())
-    seen = Seen()
+    seen = Seen(deck(random.Random(job["seed"])))
     clients = [Client(number, job, seen) for number in range(len(job["tokens"]))]
     until = time.monotonic() + job["seconds"]
-    await asyncio.gather(*(client.run(lambda: time.monotonic() >= until) for client in clients))
+
+    def over() -> bool:
+        return time.monotonic() >= until or seen.sent >= job["requests"]
+
+    await asyncio.gather(*(client.run(over) for client in clients))
     report = {
         "statuses": seen.statuses,
         "bad": seen.bad,

@@ -2,7 +2,8 @@
 
 Each kind is told by its form and checked in its own way only, with its own keys, so none can pass for another. Whoever
 was recognised is remembered for `remember_s`, by the hash of what they sent: that is how long a revoked token may still
-be good, and all that authentication costs most requests. Those who are not recognised are not remembered.
+be good, and all that authentication costs most requests. That they were is known for longer, and lets nobody in: it
+only spares them the wait for others' mistakes. Those who are not recognised are not remembered.
 """
 
 from __future__ import annotations
@@ -72,6 +73,10 @@ class Bearers:
             return None
         return found[0].principal
 
+    def was_good(self, text: bytes) -> bool:
+        """Whether somebody was recognised by this, however long ago, when it was looked at last."""
+        return hashlib.sha256(text).digest() in self._remembered
+
     async def recognise(self, text: bytes) -> Recognised:
         """Raises `Unrecognised`, and `StoreUnavailable` or its like while nobody can say."""
         if len(text) > MOST_BYTES:
@@ -81,6 +86,7 @@ class Bearers:
         except UnicodeDecodeError:
             raise Unrecognised("the token is no token: it has characters that tokens do not have") from None
         except Unrecognised as error:
+            self._remembered.pop(hashlib.sha256(text).digest(), None)
             if error.expired and self._expired_status == Expired.code:
                 raise Expired(error.message, expired=True) from None
             raise
@@ -131,8 +137,6 @@ class Bearers:
         raise Unrecognised("this is no token that this server has given out; make one with `lakepact tokens create`")
 
     def _remember(self, key: bytes, found: Recognised) -> None:
-        if self._remember_s <= 0:
-            return
         for_s = self._remember_s
         if found.until_ms is not None:
             for_s = min(for_s, (found.until_ms - self._clock.now_ms()) / 1000)

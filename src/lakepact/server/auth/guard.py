@@ -1,7 +1,8 @@
 """The one question before every request: who is this? Asked before the body is read.
 
 Whoever was recognised a moment ago passes with one hash and one lookup. Those who send wrong tokens are slowed down,
-each address for itself, and never those who are remembered: a broken client beside a good one does not lock it out.
+each address for itself, and never those whose token was good when it was looked at last: a broken client beside a good
+one does not lock it out.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Guard:
             known = bearers.remembered(text)
             if known is not None:
                 return known
-            self.check_failures(address)
+            if not bearers.was_good(text):
+                self.check_failures(address)
             return (await bearers.recognise(text)).principal
         except Unrecognised as error:
             self.failed(address, error)

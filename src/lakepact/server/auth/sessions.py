@@ -174,7 +174,7 @@ class Sessions:
                 raise NotFromHere("this request comes from a page of another site, and is not answered")
             return
         origin = request.header("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts(request):
+        if origin is not None and _host_of(origin) not in self._hosts(request):
             raise NotFromHere("this request comes from a page of another site, and is not answered")
 
     def _hosts(self, request: Request) -> set[str]:
@@ -190,6 +190,14 @@ class Sessions:
 def _csrf(secret: bytes, session: str) -> str:
     digest = hmac.digest(secret, session.encode("latin-1"), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        # Half of an IPv6 address, say: no page has such an origin.
+        return ""
 
 
 def _field(request: Request, name: str) -> str:

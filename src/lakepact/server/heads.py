@@ -1,0 +1,130 @@
+"""The head of a request, its first line and its headers, within bounds.
+
+uvicorn takes as much of a head as comes, for as long as it keeps coming, from anybody who can reach the port: before
+there is a request there is nobody to ask who they are. Here a head has a size and a time to arrive in, and a connection
+on which nothing comes is closed. What is refused is answered with 431 or 408, and the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from lakepact.server.http import Response, error_response
+
+_log = structlog.get_logger(__name__)
+
+
+class _TooLarge(Exception):
+    """Stops the parser; uvicorn takes it for what a parser says."""
+
+
+class HeadsWithinBounds(HttpToolsProtocol):
+    """For `uvicorn.Config(http=…)`; see `heads_within`."""
+
+    max_bytes: ClassVar[int]
+    within_s: ClassVar[float]
+    idle_s: ClassVar[float]
+
+    # --- of a connection ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._in_head = True
+        self._began_now = False
+        self._bytes = 0
+        self._oversized = False
+        self._timer: asyncio.TimerHandle | None = None
+        super().connection_made(transport)
+        self._allow(self.idle_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._began_now = False
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            if self._began_now:
+                # Where in this piece it began nobody says, so the piece does not count; the next ones do, whole.
+                self._allow(self.within_s)
+                return
+            self._bytes += len(data)
+            if self._bytes > self.max_bytes:
+                self._refuse(self._too_large())
+        elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            # Empty lines before a head: they stop the clock for idle connections, so this one goes on.
+            self._allow(self.within_s)
+
+    # --- of a request ---
+
+    def on_message_begin(self) -> None:
+        self._in_head = self._began_now = True
+        self._bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        size = len(self.url)
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        if size > self.max_bytes:
+            self._oversized = True
+            raise _TooLarge
+        self._in_head = False
+        if self._timer is not None:
+            self._disarm()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn says when the parser was stopped."""
+        if self._oversized:
+            self._refuse(self._too_large())
+        else:
+            super().send_400_response(msg)
+
+    # --- refusing ---
+
+    def _too_large(self) -> Response:
+        text = f"the first line and the headers are larger than {self.max_bytes:,} bytes (max_head_bytes); send less"
+        return error_response(431, "RequestTooLargeException", text)
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._in_head and self.headers is not None:
+            text = f"the first line and the headers did not arrive within {self.within_s:g} s (request_deadline_s)"
+            self._refuse(error_response(408, "BadRequestException", text))
+        else:
+            self.transport.close()
+
+    def _refuse(self, response: Response) -> None:
+        _log.warning("a head was refused", status=response.status, address=self.client[0] if self.client else None)
+        reason = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}[response.status]
+        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (response.status, reason, len(response.body)) + response.body)
+        self.transport.close()
+
+    # --- time ---
+
+    def _allow(self, seconds: float) -> None:
+        self._disarm()
+        self._timer = self.loop.call_later(seconds, self._late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def heads_within(max_bytes: int, seconds: float, *, idle_s: float) -> type[HttpToolsProtocol]:
+    """The protocol with these bounds: for a head from its first byte, and for a connection without any."""
+
+    class BoundedHeads(HeadsWithinBounds):
+        pass
+
+    BoundedHeads.max_bytes, BoundedHeads.within_s, BoundedHeads.idle_s = max_bytes, seconds, idle_s
+    return BoundedHeads
