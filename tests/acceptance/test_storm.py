@@ -1,4 +1,4 @@
-"""A small storm: what `python -m tests.bench storm` does for ten minutes, once through its catalogue of bad requests."""
+"""A small storm: what `python -m tests.bench storm` does for ten minutes, once through its catalogue."""
 
 from __future__ import annotations
 

@@ -83,6 +83,13 @@ class Seen:
             self.wrong.append(what)
 
 
+class _Filled(dict[str, str]):
+    """What stands for the parameters of a path."""
+
+    def __missing__(self, name: str) -> str:
+        return {"prefix": "main", "table": "a", "view": "a"}.get(name, "x")
+
+
 class Client:
     def __init__(self, number: int, job: dict[str, Any], seen: Seen) -> None:
         self.namespace = f"c{number}"
@@ -103,6 +110,9 @@ class Client:
             namespace=self.namespace,
             others=(*others, "/v1/main/namespaces/secret/tables/t"),
             dead_tokens=tuple(job["dead_tokens"]),
+            operations=tuple(
+                (method, path.format_map(_Filled(namespace=self.namespace))) for method, path in job["operations"]
+            ),
             used_key="",
             rng=self._rng,
             transaction=job["transaction"],

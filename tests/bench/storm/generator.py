@@ -1,8 +1,7 @@
 """`python -m tests.bench.storm.generator`: all clients of a storm, in a process of their own.
 
-Standard input brings a job as JSON: {host, ports, seconds, requests, seed, tokens, watcher, dead_tokens, transaction};
-it is done after so many seconds, or as soon as there were so many requests. Standard output takes what they have seen,
-and what must be there now.
+Standard input brings a job as JSON, as `storm` makes it; it is done after so many seconds, or as soon as there were so
+many requests. Standard output takes what the clients have seen, and what must be there now.
 """
 
 from __future__ import annotations
