@@ -57,7 +57,7 @@ class HeadsWithinBounds(HttpToolsProtocol):
             self._bytes += len(data)
             if self._bytes > self.max_bytes:
                 self._refuse(self._too_large())
-        elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
+        elif self._timer is None and self.cycle.response_complete:
             # Empty lines before a head: they stop the clock for idle connections, so this one goes on.
             self._allow(self.within_s)
 

@@ -25,7 +25,7 @@ async def main() -> None:
     until = time.monotonic() + job["seconds"]
 
     def over() -> bool:
-        return time.monotonic() >= until or seen.sent >= job["requests"]
+        return bool(time.monotonic() >= until or seen.sent >= job["requests"])
 
     await asyncio.gather(*(client.run(over) for client in clients))
     report = {
