@@ -293,3 +293,22 @@ async def test_two_warehouses_are_two_catalogs(tmp_path: Path) -> None:
         assert page.link("other") == "/ui/catalog/other"
         assert "No namespaces yet" in (await look(wire, "/ui/catalog/other")).text
         assert "db" not in (await look(wire, "/ui/transactions/other")).text
+
+
+async def test_what_pages_have_read_takes_a_bounded_amount_of_memory(wire: Wire) -> None:
+    catalog = wire.service.catalogs["main"] if wire.service is not None else None
+    assert catalog is not None
+    text = orjson.dumps({"text": "x" * 1_000})
+    names = [f"_catalog/test/{number}.json" for number in range(40)]
+    for name in names:
+        assert await catalog.parts.blobs.put(name, text)
+    documents = Documents(most_bytes=10 * 5 * len(text))
+    # More at once than are kept, and some that are not there: each page gets all there is.
+    for _ in range(2):
+        found = await documents.read(catalog, [*names, "_catalog/test/none.json", names[0]])
+        assert list(found) == names
+        assert len(documents._known) == 10 and documents._held_bytes == 10 * 5 * len(text)
+    # What was asked for last stays.
+    await documents.read(catalog, names[-10:-9])
+    await documents.read(catalog, names[:9])
+    assert ("main", names[-10]) in documents._known

@@ -84,9 +84,15 @@ class Proof:
         assert self.operator.get("/readyz")[0] == 200
         failed = _FAILED.findall(self.operator.get("/metrics")[1])
         assert not failed, failed
-        text = log.read_bytes()
-        found = _ENDED_BADLY.search(text)
-        assert found is None, text[max(0, found.start() - 1_000) : found.end() + 3_000].decode(errors="replace")
+        told = failure_in(log)
+        assert told is None, told
+
+
+def failure_in(log: Path) -> str | None:
+    """The first one that the server tells of."""
+    text = log.read_bytes()
+    found = _ENDED_BADLY.search(text)
+    return None if found is None else text[max(0, found.start() - 3_000) : found.end() + 3_000].decode(errors="replace")
 
 
 def _spread(keys: Sequence[str]) -> Sequence[str]:
