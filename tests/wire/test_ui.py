@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import orjson
 import pytest
 
+from lakepact.server.ui.receipts import Documents
 from lakepact.settings import Settings
 from tests.support.showcase import HOSTILE
 from tests.wire.uis import guarded, look, many_tables, table_with_a_past
