@@ -19,7 +19,9 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
-_MOST_OVERLAYS: Final = 10_000
+_MOST_OVERLAYS: Final = 1_000
+"""What is known of a transaction saves one look at its record. Most end soon, and nobody asks for them again."""
+
 _ATTEMPTS: Final = 3
 
 

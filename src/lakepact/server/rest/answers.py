@@ -31,7 +31,7 @@ ALL: Final = "all"
 REFS: Final = "refs"
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def etag(metadata_location: str, snapshots: str = ALL, delegated: str = "") -> bytes:
     """What stands for this version of the table, shown this way. With other credentials it is another answer."""
     digest = hashlib.sha256(metadata_location.encode()).hexdigest()[:32]

@@ -17,7 +17,7 @@ from lakepact.errors import LakepactError
 
 Document = Mapping[str, Any]
 
-_MOST_BYTES: Final = 32 << 20
+_MOST_BYTES: Final = 16 << 20
 """Of memory, about: a document takes some five times its text."""
 
 _TIMES_ITS_TEXT: Final = 5
