@@ -77,7 +77,7 @@ class Storm:
         return found
 
     def growth_since(self, third: int) -> float:
-        """The last third against the first, in which the server gets warm and fills what it remembers, or the second."""
+        """The last third against the first, in which the server fills what it remembers, or the second."""
         size = max(1, len(self.resident_kib) // 3)
         before = self.resident_kib[(third - 1) * size : third * size] or self.resident_kib
         return statistics.mean(self.resident_kib[-size:]) / statistics.mean(before)
