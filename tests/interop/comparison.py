@@ -60,7 +60,7 @@ def verdict(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer
 
 def _verdict_on_refusals(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer, java: Answer) -> str:
     if ours.error and java.error:
-        # What is wrong in any case is said first. Java may come to what is only out of date before it looks at defaults.
+        # What is wrong in any case comes first. Java may meet what is only out of date before it looks at defaults.
         sooner = java.stale and _lacks_default(ours.error) is not None
         assert ours.stale == java.stale or sooner, (
             f"refused as stale by one only: ours {ours.error}, Java's {java.error}"

@@ -31,7 +31,8 @@ from lakepact import pipelines as dp
 from lakepact import spark as lp
 from lakepact.catalog.receipts import commit_key
 from lakepact.spark import SparkLake
-from lakepact.spark.jobs.projections import Projected, project, reading
+from lakepact.spark.jobs.projections import Projected, project, reading, rows
+from lakepact.spark.jobs.projections.choosing import chosen, without_settled
 from lakepact.spark.jobs.projections.position import NAME
 from lakepact.spark.jobs.projections.tables import ALL
 from tests.support import jars
@@ -240,6 +241,32 @@ def test_rows_outlive_their_receipts_and_a_rebuild_gives_the_same(lake: Lake, tm
         )
         project(one.pact, full=True)
         same(one.rows(), expected)
+
+
+def test_what_remains_of_a_transaction_is_not_taken_for_all_of_it(lake: Lake) -> None:
+    """A receipt that was lost and written again from metadata says less than its row: the row stays, and with it the
+    transaction as it was."""
+
+    def told(name: str, tables: int, source: str) -> Json:
+        about = {
+            "kind": "table",
+            "change": "commit",
+            "id": name,
+            "namespace": ["n"],
+            "name": name,
+            "operation": "commit",
+        }
+        which = {"event-id": name, "commit-key": name, "transaction-id": "T", "transaction-tables": tables}
+        return {**about, **which, "revision": 2, "committed-ms": 1, "source": {"kind": source}, "snapshot-id": 1}
+
+    def read(*receipts: Json) -> DataFrame:
+        lines = [(orjson.dumps(one).decode(), "file") for one in receipts]
+        return chosen(reading.parsed(lake.spark.createDataFrame(lines, "value STRING, file STRING")), None, 40 * DAY_MS)
+
+    first = rows.described(read(told("a", 2, "pipeline"), told("b", 2, "pipeline")))
+    again = read(told("a", 2, "pipeline"), told("b", 1, "unknown"))
+    left = without_settled(again, rows.commits(first)).select("name", "partial").collect()
+    assert [tuple(row) for row in left] == [("a", True)]
 
 
 def test_damaged_segments_cost_what_was_in_them_and_stop_nobody(lake: Lake, tmp_path: Path) -> None:

@@ -121,7 +121,16 @@ class Disk:
         folders = {path.parent for path in paths}
         for folder in folders:
             self._make_durable_folder(folder)
-        temporary = {path: self._write_temporary(data) for path, data in paths.items() if not self._taken(path)}
+        temporary: dict[Path, Path] = {}
+        try:
+            for path, data in paths.items():
+                if not self._taken(path):
+                    temporary[path] = self._write_temporary(data)
+        except BaseException:
+            # Most of all where the disk is full: nobody has seen them yet.
+            for written in temporary.values():
+                os.unlink(written)
+            raise
         for path, written in temporary.items():
             with contextlib.suppress(FileExistsError):
                 self._link(written, path)

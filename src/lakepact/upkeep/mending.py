@@ -1,5 +1,7 @@
 """Packed days that are damaged: made again from what is left of them, or set aside so that nobody stumbles twice.
 
+A manifest that is gone, or that does not name a segment which nothing else can replace, is damage, too.
+
 A segment is its lines, and its manifest has their hash. So whether loose files make the same segment again can be tried
 out, and a wrong guess does no harm. Its name has the beginning of that hash: so a manifest can be made again from the
 segments that lie beside its place.
@@ -13,6 +15,7 @@ find them. Whatever else was in a lost segment is for the reconciler, which writ
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -25,8 +28,10 @@ from lakepact.kernel.ports import BlobEntry, BlobStore, Clock
 from lakepact.upkeep.arrivals import arrivals_of, noted_name, put_note
 from lakepact.upkeep.days import days_in, entries_of, side_by_side
 from lakepact.upkeep.segments import (
+    ABANDONED_MS,
     LATE,
     SEGMENTS,
+    WHAT_TO_DO,
     Manifest,
     Segment,
     committed_of,
@@ -39,6 +44,7 @@ from lakepact.upkeep.segments import (
     place_of,
     receipt_in,
     recognized,
+    unpack,
 )
 
 _log = structlog.get_logger(__name__)
@@ -58,13 +64,13 @@ class Mended:
     """Loose receipts that got a note."""
 
 
-async def damages(blobs: BlobStore) -> AsyncIterator[tuple[str, list[str]]]:
+async def damages(blobs: BlobStore, clock: Clock) -> AsyncIterator[tuple[str, list[str]]]:
     """Every packed day, and what is wrong with it. All segments are read."""
     async for date in days_in(blobs, SEGMENTS):
         data = await blobs.get(manifest_name(date))
         if data is None:
-            # Segments without a manifest: somebody is about to pack this day, or was.
-            yield date, []
+            lost = await _has_lost_its_manifest(blobs, clock, date)
+            yield date, [f"{manifest_name(date)} is not there, and segments are. {WHAT_TO_DO}"] if lost else []
             continue
         try:
             manifest = Manifest.read(manifest_name(date), data)
@@ -77,6 +83,8 @@ async def damages(blobs: BlobStore) -> AsyncIterator[tuple[str, list[str]]]:
                 lines_of(segment, await blobs.get(folder_of(date) + segment.name))
             except Unreadable as error:
                 found.append(str(error))
+        forgotten, _ = await unnamed(blobs, date, (*manifest.segments, *manifest.lost))
+        found += [f"{folder_of(date)}{one.name} is in no manifest, and holds what no other does" for one in forgotten]
         yield date, found
 
 
@@ -90,10 +98,10 @@ async def mend_all(blobs: BlobStore, clock: Clock, done: Mended) -> AsyncIterato
 async def mend_day(blobs: BlobStore, clock: Clock, date: str, done: Mended) -> None:
     name = manifest_name(date)
     was = await blobs.get(name)
-    if was is None:
+    if was is None and not await _has_lost_its_manifest(blobs, clock, date):
         return
     try:
-        manifest, damaged = Manifest.read(name, was), False
+        manifest, damaged = Manifest.read(name, was or b""), False
     except Unreadable:
         manifest, damaged = await _recognized(blobs, clock, date), True
     whole: list[Segment] = []
@@ -107,7 +115,9 @@ async def mend_day(blobs: BlobStore, clock: Clock, date: str, done: Mended) -> N
                 f"neither be read nor made again, and was set aside. Whatever records and metadata tell of them is "
                 f"written anew. If it is in a backup, put it back and run this once more, then lakepact project --full"
             )
-    now = replace(manifest, segments=tuple(whole), lost=tuple(lost))
+    forgotten, _ = await unnamed(blobs, date, (*whole, *lost))
+    done.rebuilt += [folder_of(date) + one.name for one in forgotten]
+    now = replace(manifest, segments=(*whole, *forgotten), lost=tuple(lost))
     if not damaged and now == manifest:
         return
     # The notes first: a crash before the manifest leaves everything as it was found.
@@ -115,6 +125,42 @@ async def mend_day(blobs: BlobStore, clock: Clock, date: str, done: Mended) -> N
     if await blobs.replace(name, now.to_bytes(), was):
         done.rebuilt += [name] * damaged
         _log.warning("a damaged day was mended", date=date, segments=len(whole), lost=[one.name for one in lost])
+
+
+async def unnamed(blobs: BlobStore, date: str, named: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
+    """Segments of a day that hold receipts which none of these holds: a manifest that names these has forgotten them.
+    And the names of those that cannot be read."""
+    known = {segment.name for segment in named}
+    others = [
+        name
+        async for page in entries_of(blobs, folder_of(date))
+        for entry in page
+        if entry.name != manifest_name(date) and (name := entry.name.removeprefix(folder_of(date))) not in known
+    ]
+    held: set[str] = set()
+    for segment in named if others else ():
+        with suppress(Unreadable):
+            lines = lines_of(segment, await blobs.get(folder_of(date) + segment.name))
+            held.update(orjson.loads(line)["commit-key"] for line in lines)
+    forgotten: list[Segment] = []
+    unreadable: list[str] = []
+    for name in others:
+        try:
+            found = recognized(name, await blobs.get(folder_of(date) + name) or b"")
+        except Unreadable:
+            unreadable.append(name)
+            continue
+        keys = {one["commit-key"] for one in unpack(found, await blobs.get(folder_of(date) + name))}
+        if not keys <= held:
+            forgotten.append(found)
+            held |= keys
+    return forgotten, unreadable
+
+
+async def _has_lost_its_manifest(blobs: BlobStore, clock: Clock, date: str) -> bool:
+    """Whether segments lie there without one for so long that nobody is about to write it."""
+    entries = await blobs.list(folder_of(date), None, 1)
+    return any(clock.now_ms() - entry.modified_ms > ABANDONED_MS for entry in entries)
 
 
 async def _whole(blobs: BlobStore, manifest: Manifest, segment: Segment, done: Mended) -> Segment | None:

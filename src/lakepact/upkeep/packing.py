@@ -22,6 +22,7 @@ from lakepact.catalog.receipts import EVENTS
 from lakepact.kernel.ports import BlobStore, Clock
 from lakepact.upkeep.arrivals import arrivals_of, noted_name
 from lakepact.upkeep.days import age_ms, days_in, entries_of, side_by_side
+from lakepact.upkeep.mending import unnamed
 from lakepact.upkeep.segments import (
     LATE,
     Manifest,
@@ -113,6 +114,8 @@ class Packer:
                 yield
         async for _ in self._pack_kind(blobs, day, LATE, self._late(blobs, day)):
             yield
+        # A day may have been packed before, and only its manifest be gone: then the rest lies there, and nowhere else.
+        day.segments += (await unnamed(blobs, date, day.segments))[0]
         manifest = Manifest(date, self._clock.now_ms(), tuple(day.segments), tuple(day.damaged[:_MOST_DAMAGED]))
         receipts = sum(segment.receipts for segment in day.segments)
         if not await blobs.put(manifest_name(date), manifest.to_bytes()):

@@ -162,7 +162,7 @@ class Reconciler:
         """First: what turns out to be lost is then written anew like anything else that is missing."""
         for scribe in scribes.values():
             if not self._depth.mend:
-                async for date, wrong in damages(scribe.blobs):
+                async for date, wrong in damages(scribe.blobs, self._clock):
                     if wrong:
                         scribe.damaged_day(date, "; ".join(wrong))
                     yield

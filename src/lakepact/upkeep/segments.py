@@ -29,6 +29,9 @@ LATE: Final = "late"
 
 WHAT_TO_DO: Final = "Restore it from a backup, or have made again of it what can be: lakepact reconcile --mend"
 
+ABANDONED_MS: Final = 24 * 3600 * 1000
+"""Segments that no manifest names for so long were left behind: nobody is about to write one."""
+
 _NAME_HEX: Final = 16
 _NAME: Final = re.compile(r"([a-z]+)-(\d{5})-([0-9a-f]{16})\.jsonl\.gz")
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
+from pathlib import Path
 
 import pytest
 
-from lakepact.errors import InvalidRequest
+from lakepact.errors import InvalidRequest, StoreUnavailable
 from lakepact.kernel.ports import BlobStore
+from lakepact.stores import files_disk
+from lakepact.stores.blobs import FileBlobs
 from tests.support.stores import KINDS, Place, opened_blobs
 
 NAME = "sales/orders/metadata/00001-0190a1b2.metadata.json"
@@ -50,6 +54,25 @@ async def test_many_are_put_at_once_and_what_is_there_stays(blobs: BlobStore) ->
 
     stored = {entry.name: await blobs.get(entry.name) for entry in await blobs.list("")}
     assert stored == many | {"day/2.json": b"first"}
+
+
+async def test_of_many_that_cannot_all_be_written_nothing_is_left_lying_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = await FileBlobs.open(tmp_path)
+    flush, flushed = files_disk._flush, iter([True] * 3)
+
+    def full(descriptor: int) -> None:
+        if not next(flushed, False):
+            raise OSError(errno.ENOSPC, "no space left on the device")
+        flush(descriptor)
+
+    await blobs.make_folder("day")
+    monkeypatch.setattr(files_disk, "_flush", full)
+    with pytest.raises(StoreUnavailable):
+        await blobs.put_all({f"day/{number}": b"x" for number in range(10)})
+    await blobs.close()
+    assert list((tmp_path / files_disk.TEMPORARY).iterdir()) == []
 
 
 async def test_a_deleted_blob_is_gone_and_its_name_is_free(blobs: BlobStore) -> None:

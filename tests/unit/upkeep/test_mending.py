@@ -61,7 +61,7 @@ async def segments(world: World, date: str | None = None) -> list[str]:
 
 
 async def wrong(world: World) -> dict[str, list[str]]:
-    return {date: found async for date, found in damages(world.blobs) if found}
+    return {date: found async for date, found in damages(world.blobs, world.clock) if found}
 
 
 async def mend(world: World) -> Mended:

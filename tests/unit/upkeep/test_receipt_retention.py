@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,9 @@ from lakepact.stores import open_store
 from lakepact.upkeep.arrivals import put_receipt
 from lakepact.upkeep.collection import Class, Report
 from lakepact.upkeep.collection.receipts import COMMITS, POSITION, Removed, Retention
-from lakepact.upkeep.segments import folder_of, key_of_name, manifest_name
+from lakepact.upkeep.mending import Mended, damages, mend_all
+from lakepact.upkeep.segments import folder_of, key_of_name, manifest_name, pack
+from lakepact.upkeep.shelf import read_manifest
 from tests.support.packed_days import DAY_MS, World, receipt
 from tests.support.upkeep import DAY_S, Ahead, Killed, Watched
 
@@ -284,9 +287,54 @@ async def test_a_removal_that_was_cut_short_is_finished_by_the_next() -> None:
 
 async def test_segments_of_a_packer_that_was_not_the_first_are_removed() -> None:
     world = await packed_world()
-    orphan = f"{folder_of(world.day)}iceberg-00007-0123456789abcdef.jsonl.gz"
-    await world.blobs.put(orphan, b"x")
+    some = sorted(
+        (one.document["commit-key"], one.to_bytes()) for one in (receipt(n, world.noon_ms + n) for n in (3, 4))
+    )
+    segment, data = pack("iceberg", 7, some)
+    orphan, unreadable = (
+        f"{folder_of(world.day)}{segment.name}",
+        f"{folder_of(world.day)}iceberg-00008-{'0' * 16}.jsonl.gz",
+    )
+    await world.blobs.put_all({orphan: data, unreadable: b"x"})
     today = later(world, 30)
     assert (await removed(world, through=today, loose_days=7)).segments == 1
-    assert orphan not in await world.names()
+    assert orphan not in await world.names() and unreadable in await world.names()
     assert await world.packed(world.day) == {"iceberg": list(range(10))}
+
+
+@pytest.mark.parametrize("mended", [True, False])
+async def test_a_manifest_that_is_gone_takes_nothing_with_it(mended: bool) -> None:
+    """What it named is all there is: neither who packs nor who collects may take it for what nobody needs."""
+    world = await packed_world(range(10))
+    later(world, 3)
+    await put_receipt(world.blobs, world.clock, receipt(99, world.noon_ms))
+    today = later(world, 97)
+    await world.pack()
+    await removed(world, through=today, receipt_days=0, loose_days=7)
+    await world.blobs.delete(manifest_name(world.day))
+    if mended:
+        assert [date async for date, wrong in damages(world.blobs, world.clock) if wrong] == [world.day]
+        done = Mended()
+        async for _ in mend_all(world.blobs, world.clock, done):
+            pass
+        assert done.rebuilt == [manifest_name(world.day)]
+        assert [date async for date, wrong in damages(world.blobs, world.clock) if wrong] == []
+    await world.pack()
+    today = later(world, 2)
+    await removed(world, through=today, receipt_days=0, loose_days=7)
+    assert set(range(10)) <= set((await world.packed(world.day))["iceberg"])
+
+
+async def test_a_segment_that_its_manifest_has_forgotten_is_kept_and_named_again() -> None:
+    world = await packed_world(range(10))
+    manifest = await read_manifest(world.blobs, world.day)
+    assert manifest is not None
+    was = manifest.to_bytes()
+    await world.blobs.replace(manifest_name(world.day), replace(manifest, segments=()).to_bytes(), was)
+    later(world, 97)
+    today = later(world, 3)
+    await removed(world, through=today, receipt_days=0)
+    assert [wrong async for _, wrong in damages(world.blobs, world.clock) if wrong]
+    async for _ in mend_all(world.blobs, world.clock, Mended()):
+        pass
+    assert (await world.packed(world.day))["iceberg"] == list(range(10))

@@ -23,8 +23,9 @@ from lakepact.kernel.ports import BlobEntry, BlobStore, Clock
 from lakepact.upkeep.arrivals import arrivals_of
 from lakepact.upkeep.collection.removal import Class, Removal, Report, told
 from lakepact.upkeep.days import age_ms, days_in, entries_of, in_ms, side_by_side
-from lakepact.upkeep.mending import rebuild
+from lakepact.upkeep.mending import rebuild, unnamed
 from lakepact.upkeep.segments import (
+    ABANDONED_MS,
     LATE,
     SEGMENTS,
     Manifest,
@@ -47,7 +48,6 @@ POSITION: Final = "lakepact.projections"
 COMMITS: Final = Identifier(("lakepact",), "commits")
 """The projection that has a row for every receipt."""
 
-_ORPHAN_MS: Final = in_ms(1)
 _PACKED: Final = "projected, and in a segment of its day that was read and compared"
 _PAST: Final = "projected, and past receipt_days"
 
@@ -194,14 +194,23 @@ class Retention:
 
     async def _remove_orphans(self, blobs: BlobStore, manifest: Manifest) -> None:
         """Segments of a packer that was not the first."""
-        known = {segment.name for segment in (*manifest.segments, *manifest.lost)}
-        named = {manifest_name(manifest.date), *(folder_of(manifest.date) + name for name in known)}
+        named = (*manifest.segments, *manifest.lost)
+        known = {manifest_name(manifest.date), *(folder_of(manifest.date) + one.name for one in named)}
         now_ms = self._clock.now_ms()
-        async for page in entries_of(blobs, folder_of(manifest.date)):
-            names = [
-                entry.name for entry in page if entry.name not in named and now_ms - entry.modified_ms > _ORPHAN_MS
-            ]
-            self.done.segments += await self._delete(blobs, manifest.date, names, "named by no manifest")
+        names = [
+            entry.name
+            async for page in entries_of(blobs, folder_of(manifest.date))
+            for entry in page
+            if entry.name not in known and now_ms - entry.modified_ms > ABANDONED_MS
+        ]
+        if not names:
+            return
+        forgotten, unreadable = await unnamed(blobs, manifest.date, named)
+        kept = {folder_of(manifest.date) + name for name in (*(one.name for one in forgotten), *unreadable)}
+        for name in kept & set(names):
+            self._leave(manifest.date, f"{name} is in no manifest, and perhaps all there is: lakepact reconcile --mend")
+        gone = [name for name in names if name not in kept]
+        self.done.segments += await self._delete(blobs, manifest.date, gone, "named by no manifest")
 
     # --- whole days ---
 

@@ -30,11 +30,11 @@ class Checks:
                 raise
             there = self._storage.existing(list(segments))
             whole = self._whole(there, segments) if there else set()
-        return {path for path in segments if path.rpartition("/")[2] not in whole}
+        return {path for path in segments if _place(path) not in whole}
 
     def _whole(self, paths: list[str], segments: Mapping[str, str]) -> set[str]:
-        """The names of those that are as they should be. They hold a hash, so no two are the same but by content."""
-        expected = {path.rpartition("/")[2]: hash for path, hash in segments.items()}
+        """The places of those that are as they should be. Two days may hold the same late receipts in the same name."""
+        expected = {_place(path): hash for path, hash in segments.items()}
 
         # A function within a function goes to the executors as it is: they need not have Lakepact.
         def is_whole(file: tuple[str, bytes]) -> bool:
@@ -46,9 +46,14 @@ class Checks:
                 unpacked = gzip.decompress(file[1])
             except (OSError, EOFError, zlib.error):
                 return False
-            return hashlib.sha256(unpacked).hexdigest().startswith(expected[file[0].rpartition("/")[2]])
+            return hashlib.sha256(unpacked).hexdigest().startswith(expected["/".join(file[0].rsplit("/", 2)[1:])])
 
         files = self._spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
         # As an RDD: its batches go by their size, and those of a function in SQL by the number of rows.
         content = files.load(list(map(escaped, paths))).select("path", "content").rdd.map(tuple)
-        return {path.rpartition("/")[2] for path in content.filter(is_whole).map(lambda file: file[0]).collect()}
+        return set(map(_place, content.filter(is_whole).map(lambda file: file[0]).collect()))
+
+
+def _place(path: str) -> str:
+    """The day and the name: engines spell what comes before them in several ways."""
+    return "/".join(path.rsplit("/", 2)[1:])

@@ -25,6 +25,9 @@ OWN: Final = "own"
 TOGETHER: Final = "together"
 """The column by which receipts of one transaction are found: its id, or the key of one that knows none."""
 
+_UNKNOWN: Final = "unknown"
+"""The kind of a source of which nobody knows any more who it was."""
+
 _WAITS_MS: Final = 31 * 24 * 3600 * 1000
 
 
@@ -52,6 +55,20 @@ def without_doubles(chosen: DataFrame) -> DataFrame:
     told = chosen.where("transaction_id IS NOT NULL").select("commit_key")
     nameless = chosen.where("transaction_id IS NULL").join(told, "commit_key", "left_anti")
     return chosen.where("transaction_id IS NOT NULL").unionByName(nameless)
+
+
+def without_settled(found: DataFrame, commits: DataFrame) -> DataFrame:
+    """What was chosen, without those whose rows in `commits` stay as they are: where a receipt was lost, and written
+    again from nothing but metadata, its row knows more; and what waits need not, if the rest of its transaction was
+    projected before."""
+    poor = found.where(F.col("source")["kind"] == _UNKNOWN).select("commit_key")
+    waits = found.where(F.col("status") == WAITS).select("commit_key")
+    settled = poor.join(commits.where(F.col("source_kind") != _UNKNOWN), "commit_key", "left_semi")
+    settled = settled.union(waits.join(commits, "commit_key", "left_semi")).localCheckpoint()
+    # Of a transaction that loses one here the rest is not all of it any more.
+    shortened = found.join(settled, "commit_key", "left_semi").select(TOGETHER, F.lit(True).alias("shortened"))
+    left = found.join(settled, "commit_key", "left_anti").join(shortened.distinct(), TOGETHER, "left")
+    return left.withColumn("partial", F.col("partial") | F.coalesce("shortened", F.lit(False))).drop("shortened")
 
 
 def _status(now_ms: int) -> Column:

@@ -20,7 +20,16 @@ from pyspark.sql import functions as F
 from lakepact.errors import InvalidSetting
 from lakepact.spark import SparkLake, SparkTransaction
 from lakepact.spark.jobs.projections import current, rows
-from lakepact.spark.jobs.projections.choosing import DAMAGED, READY, SOURCE, TOGETHER, WAITS, chosen, without_doubles
+from lakepact.spark.jobs.projections.choosing import (
+    DAMAGED,
+    READY,
+    SOURCE,
+    TOGETHER,
+    WAITS,
+    chosen,
+    without_doubles,
+    without_settled,
+)
 from lakepact.spark.jobs.projections.layout import Layout, Sources, last_closed
 from lakepact.spark.jobs.projections.metadata import Metadata
 from lakepact.spark.jobs.projections.position import NAME, Position
@@ -54,7 +63,6 @@ _SETTINGS: Final = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
 }
 _SHOWN: Final = 5
-UNKNOWN: Final = "unknown"
 """The kind of source of a receipt whose writer had no record of its transaction any more."""
 
 _PARTIAL: Final = "lakepact_partial_transactions"
@@ -166,7 +174,7 @@ class _Run:
                 kept.append(receipts)
                 counts = _counts(receipts)
             if self._full and not self._first:
-                receipts = self._without_settled(receipts).persist()
+                receipts = without_settled(receipts, self._stage.table(COMMITS.full_name)).persist()
                 kept.append(receipts)
                 counts = _counts(receipts)
             self._on_phase("read")
@@ -222,16 +230,6 @@ class _Run:
         waiting = self._stage.table(WAITING.full_name).select("commit_key")
         known = self._stage.table(COMMITS.full_name).where(_within(days)).select("commit_key").union(waiting)
         return found.join(known, "commit_key", "left_anti")
-
-    def _without_settled(self, found: DataFrame) -> DataFrame:
-        """Without those whose rows stay as they are: where a receipt was lost, and written again from nothing but
-        metadata, its row knows more; and what waits need not, if the rest of its transaction was projected before."""
-        commits = self._stage.table(COMMITS.full_name)
-        poor = found.where(F.col("source")["kind"] == UNKNOWN).select("commit_key")
-        waits = found.where(F.col("status") == WAITS).select("commit_key")
-        settled = poor.join(commits.where(F.col("source_kind") != UNKNOWN), "commit_key", "left_semi")
-        settled = settled.union(waits.join(commits, "commit_key", "left_semi")).localCheckpoint()
-        return found.join(settled, "commit_key", "left_anti")
 
     def _waiting(self) -> DataFrame | None:
         if self._first:
