@@ -41,3 +41,4 @@ def test_spark_reads_who_did_what(lake: Lake, tmp_path: Path) -> None:
     [(first, last)] = lake.sql("SELECT min(`at-ms`), max(`at-ms`) FROM trail WHERE `transaction-id` IS NOT NULL")
     assert 0 < first <= last
     assert lake.one("SELECT detail.holder FROM trail WHERE operation = 'addGrant'") == "user:eve"
+    lake.spark.catalog.dropTempView("trail")
