@@ -283,7 +283,7 @@ def test_a_commit_of_three_tables_killed_at_any_storage_operation_happens_once_w
 
 
 async def _kill_at_points(victims: Victims, store: str, keyed: bool, folder: Path) -> tuple[int, int, int, int]:
-    """How many there are, at how many it was killed, and how many of these were after the commit and after its answer."""
+    """How many there are, at how many it was killed, and how many of those were after the commit, and its answer."""
     # A key makes no difference to what is stored when: without one every third point will do, unless there is time.
     step = 1 if keyed or LONG else 3
     settings = {"data": str(folder / "data"), "lease_s": 0.1, "log_level": "error"}
