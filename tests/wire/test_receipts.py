@@ -40,7 +40,16 @@ def receipts(wire: Wire) -> list[Json]:
         document = orjson.loads(path.read_bytes())
         assert path.stem == document["commit-key"]
         found.append(document)
-    return sorted(found, key=lambda one: (one["transaction-id"], one["name"] or ""))
+    # Ids of the same millisecond have no order of their own. Two changes of one table have: its revisions.
+    revisions: dict[str, int] = {}
+    for one in found:
+        revisions[one["transaction-id"]] = max(one["revision"], revisions.get(one["transaction-id"], 0))
+
+    def order(one: Json) -> tuple[int, int, str, str]:
+        made_by = one["transaction-id"]
+        return timestamp_ms(made_by), revisions[made_by], made_by, one["name"] or ""
+
+    return sorted(found, key=order)
 
 
 def shown(wire: Wire) -> list[tuple[str, str, str]]:
@@ -264,7 +273,7 @@ async def test_a_receipt_that_cannot_be_written_does_not_keep_others_of_its_batc
         store = await open_store(wire.settings.store)
         page = await store.transactions([State.COMMITTED])
         for one in page.transactions:
-            await upkeep.later(Transaction(one.id, one.request_hash, one.writes, answer=one.answer or {}))
+            upkeep.later(Transaction(one.id, one.request_hash, one.writes, answer=one.answer or {}))
         await store.close()
         upkeep.hurry()
     assert [place.is_file() for place in places] == [True, False, True]

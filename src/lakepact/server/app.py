@@ -261,7 +261,7 @@ class _CatalogWatch(Watch):
 
     async def committed(self, transaction: Transaction) -> None:
         if self.receipts is not None:
-            await self.receipts.later(transaction)
+            self.receipts.later(transaction)
         if self.mirrors is not None:
             await self.mirrors.after_commit(transaction)
 

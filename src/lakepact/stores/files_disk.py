@@ -121,23 +121,29 @@ class Disk:
         folders = {path.parent for path in paths}
         for folder in folders:
             self._make_durable_folder(folder)
-        temporary: dict[Path, Path] = {}
+        begun: dict[Path, tuple[Path, int]] = {}
         try:
             for path, data in paths.items():
                 if not self._taken(path):
-                    temporary[path] = self._write_temporary(data)
+                    begun[path] = self._begin_temporary(data)
+            # All are written before the first is waited for: a disk takes them together.
+            for _, descriptor in begun.values():
+                _flush(descriptor)
         except BaseException:
             # Most of all where the disk is full: nobody has seen them yet.
-            for written in temporary.values():
+            for written, _ in begun.values():
                 os.unlink(written)
             raise
-        for path, written in temporary.items():
+        finally:
+            for _, descriptor in begun.values():
+                os.close(descriptor)
+        for path, (written, _) in begun.items():
             with contextlib.suppress(FileExistsError):
                 self._link(written, path)
         # If this fails the temporary links stay, and with them the signs that the files may not be durable.
         for folder in folders:
             _flush_folder(folder)
-        for written in temporary.values():
+        for written, _ in begun.values():
             os.unlink(written)
 
     def _link(self, temporary: Path, path: Path) -> None:
@@ -282,13 +288,8 @@ class Disk:
             )
 
     def _write_temporary(self, data: bytes) -> Path:
-        path = self._temporary / f"{os.getpid()}-{secrets.token_hex(16)}.new"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        path, descriptor = self._begin_temporary(data)
         try:
-            with open(descriptor, "wb", buffering=0, closefd=False) as file:
-                remaining = memoryview(data)
-                while remaining:
-                    remaining = remaining[file.write(remaining) :]
             _flush(descriptor)
         except BaseException:
             os.unlink(path)
@@ -296,6 +297,21 @@ class Disk:
         finally:
             os.close(descriptor)
         return path
+
+    def _begin_temporary(self, data: bytes) -> tuple[Path, int]:
+        """A file with this content, not flushed yet, and its descriptor."""
+        path = self._temporary / f"{os.getpid()}-{secrets.token_hex(16)}.new"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            with open(descriptor, "wb", buffering=0, closefd=False) as file:
+                remaining = memoryview(data)
+                while remaining:
+                    remaining = remaining[file.write(remaining) :]
+        except BaseException:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        return path, descriptor
 
     def _make_root(self) -> None:
         missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]

@@ -104,19 +104,15 @@ class Receipts:
 
         self._sizes = {name: DeltaSizes(catalog.parts.rows) for name, catalog in catalogs.items()}
         self._pass: _Pass | None = None
-        self._waiting: deque[_Made] = deque()
+        self._waiting: deque[Transaction] = deque()
         self._writing = False
         self._hurry = asyncio.Event()
 
-    async def later(self, transaction: Transaction) -> None:
-        """See to the receipts of a committed transaction in a moment. They are made at once, while the metadata that
-        they tell of is at hand."""
+    def later(self, transaction: Transaction) -> None:
+        """See to the receipts of a committed transaction in a moment."""
         if len(self._waiting) >= _MOST_WAITING:
             return
-        made = await self._made(transaction.id, transaction.writes, transaction.answer)
-        if not isinstance(made, _Made):
-            return
-        self._waiting.append(made)
+        self._waiting.append(transaction)
         if not self._writing:
             self._writing = True
             self._tasks.background(self._write_waiting())
@@ -136,8 +132,15 @@ class Receipts:
         finally:
             self._writing = False
 
-    async def _write_all(self, batch: Sequence[_Made]) -> None:
+    async def _write_all(self, transactions: Sequence[Transaction]) -> None:
         """The receipts of several transactions, flushed together."""
+        batch: list[_Made] = []
+        for one in transactions:
+            made = await self._made(one.id, one.writes, one.answer)
+            if isinstance(made, _Made):
+                batch.append(made)
+            # What they tell of is at hand, so nothing above has waited: requests go first.
+            await asyncio.sleep(0)
         try:
             for warehouse in {one.warehouse for one in batch}:
                 receipts = [receipt for one in batch if one.warehouse == warehouse for receipt in one.receipts]
@@ -148,8 +151,8 @@ class Receipts:
             # One of them stands in the way. Each for itself, it is told which, and why; and the others get through.
             await self._tasks.all([self._write_one(one) for one in batch])
         else:
-            for one in batch:
-                self._remember(one.transaction_id)
+            for made in batch:
+                self._remember(made.transaction_id)
 
     async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
         """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
