@@ -62,15 +62,6 @@ _MOST_REMEMBERED: Final = 100_000
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The receipts of a transaction, not written yet."""
-
-    transaction_id: TransactionId
-    warehouse: str
-    receipts: Sequence[Receipt]
-
-
 @dataclass(slots=True)
 class _Pass:
     began_ms: int
@@ -134,55 +125,38 @@ class Receipts:
 
     async def _write_all(self, transactions: Sequence[Transaction]) -> None:
         """The receipts of several transactions, flushed together."""
-        batch: list[_Made] = []
-        for one in transactions:
-            made = await self._made(one.id, one.writes, one.answer)
-            if isinstance(made, _Made):
-                batch.append(made)
-            # What they tell of is at hand, so nothing above has waited: requests go first.
-            await asyncio.sleep(0)
+        receipts: dict[str, list[Receipt]] = {}
         try:
-            for warehouse in {one.warehouse for one in batch}:
-                receipts = [receipt for one in batch if one.warehouse == warehouse for receipt in one.receipts]
-                await put_receipts(self._catalogs[warehouse].parts.blobs, self._clock, receipts)
-                for _ in receipts:
-                    self._on_written()
+            for one in transactions:
+                if (catalog := self._catalog_of(one.writes, one.answer)) is not None:
+                    made = await self._receipts_of(catalog, one.id, one.writes, one.answer)
+                    receipts.setdefault(catalog.warehouse.name, []).extend(made)
+                # What they tell of is at hand, so nothing above has waited: requests go first.
+                await asyncio.sleep(0)
+            for warehouse, made in receipts.items():
+                await put_receipts(self._catalogs[warehouse].parts.blobs, self._clock, made)
         except Exception:
             # One of them stands in the way. Each for itself, it is told which, and why; and the others get through.
-            await self._tasks.all([self._write_one(one) for one in batch])
-        else:
-            for made in batch:
-                self._remember(made.transaction_id)
+            await self._tasks.all([self.write(one.id, one.writes, one.answer) for one in transactions])
+            return
+        for made in receipts.values():
+            for _ in made:
+                self._on_written()
+        for one in transactions:
+            self._remember(one.id)
 
     async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
         """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
-        made = await self._made(transaction_id, writes, answer)
-        return await self._write_one(made) if isinstance(made, _Made) else made
-
-    async def _write_one(self, made: _Made) -> bool:
         try:
-            for receipt in made.receipts:
-                # There may be one already, perhaps with fewer details. The first one stays.
-                await put_receipt(self._catalogs[made.warehouse].parts.blobs, self._clock, receipt)
-                self._on_written()
-        except Exception as error:
-            return self._failed(made.transaction_id, error)
-        self._remember(made.transaction_id)
-        return True
-
-    async def _made(
-        self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]
-    ) -> _Made | bool:
-        """The receipts to write. If there is nothing to write now: whether there never will be."""
-        catalog = self._catalog_of(writes, answer)
-        if catalog is None:
-            self._remember(transaction_id)
-            return True
-        try:
-            receipts = await self._receipts_of(catalog, transaction_id, writes, answer)
+            if (catalog := self._catalog_of(writes, answer)) is not None:
+                for receipt in await self._receipts_of(catalog, transaction_id, writes, answer):
+                    # There may be one already, perhaps with fewer details. The first one stays.
+                    await put_receipt(catalog.parts.blobs, self._clock, receipt)
+                    self._on_written()
         except Exception as error:
             return self._failed(transaction_id, error)
-        return _Made(transaction_id, catalog.warehouse.name, receipts)
+        self._remember(transaction_id)
+        return True
 
     def _failed(self, transaction_id: TransactionId, error: Exception) -> bool:
         """Whether it is of no use to try again."""
