@@ -6,7 +6,7 @@ under their own names; their defaults and meanings live in `kernel/settings.py` 
 table, and a test keeps the two in step.
 
 Where `store` and `warehouse` are not given they follow from `data`, and the settings hold what follows: nobody who
-reads a setting has to know how it came to be.
+reads a setting has to know how it came to be. A long module, for it is a list: one place to look.
 """
 
 from __future__ import annotations

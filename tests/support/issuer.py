@@ -34,6 +34,10 @@ class Issuer:
         self.rsa = RSAKey.generate_key(2048, {"kid": "rsa", "use": "sig"})
         self.ec = ECKey.generate_key("P-256", {"kid": "ec", "alg": "ES256"})
         self.ed = OKPKey.generate_key("Ed25519", {"kid": "ed"})
+        self.forget()
+
+    def forget(self) -> None:
+        """As good as new, with the same keys: to make these takes a while."""
         self.published: list[dict[str, Any]] = [_public(key) for key in (self.rsa, self.ec, self.ed)]
         self.body: bytes | None = None
         """What is sent in the place of the key set."""

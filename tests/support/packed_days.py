@@ -26,7 +26,7 @@ class World:
     """A warehouse with receipts of two days ago, and a clock."""
 
     def __init__(self) -> None:
-        self.blobs = MemoryBlobs()
+        self.blobs: BlobStore = MemoryBlobs()
         self.clock = Ahead()
         self.noon_ms = (self.clock.now_ms() // DAY_MS - 2) * DAY_MS + DAY_MS // 2
         self.day = date_of(self.noon_ms)

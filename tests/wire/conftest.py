@@ -1,4 +1,5 @@
-"""`wire` is a server on SQLite and a folder; `anywhere` on each kind of store in turn, `on_sql` on those of SQL."""
+"""`wire` is a server on SQLite and a folder; `anywhere` on each kind of store in turn, `on_sql` on those of SQL.
+`issuer` is an identity provider, as good as new for each test."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.support.issuer import Issuer, running_issuer
 from tests.support.postgres import LazyPostgres
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
 from tests.wire.world import Wire
@@ -20,6 +22,18 @@ from tests.wire.world import Wire
 def postgres() -> Iterator[LazyPostgres]:
     with ExitStack() as stack:
         yield LazyPostgres(stack)
+
+
+@pytest.fixture(scope="session")
+def one_issuer() -> Iterator[Issuer]:
+    with running_issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def issuer(one_issuer: Issuer) -> Issuer:
+    one_issuer.forget()
+    return one_issuer
 
 
 @pytest.fixture

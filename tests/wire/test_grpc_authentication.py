@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.support.doors import Door, asking
-from tests.support.issuer import running_issuer
+from tests.support.issuer import Issuer
 
 
 async def begun(door: Door, *authorization: str) -> pb.Transaction:
@@ -39,20 +39,19 @@ async def refused(door: Door, *authorization: str) -> tuple[grpc.StatusCode, str
     return error.code(), info.reason, status
 
 
-async def test_t_auth_1_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path) -> None:
-    with running_issuer() as issuer:
-        async with asking(tmp_path, grpc_port=0, **issuer.settings()) as door:
-            made = await door.tokens.create("loader", admin=True)
-            everyone = {"holder": "everyone", "role": "read", "on": "warehouse"}
-            assert (await door.post("/v1/main/grants", everyone, made.text)).status == 200
-            for token in (made.text, issuer.token()):
-                transaction = await begun(door, f"Bearer {token}")
-                assert transaction.state == pb.TS_OPEN
-            for wrong in ([], ["Bearer x"], [made.text], [f"Bearer {made.text}"] * 2, [f"Basic {made.text}"]):
-                code, reason, _ = await refused(door, *wrong)
-                assert (code, reason) == (grpc.StatusCode.UNAUTHENTICATED, "NotAuthorizedException")
-            await door.tokens.revoke(made.token.id)
-            assert (await refused(door, f"Bearer {made.text}"))[0] is grpc.StatusCode.UNAUTHENTICATED
+async def test_t_auth_1_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path, issuer: Issuer) -> None:
+    async with asking(tmp_path, grpc_port=0, **issuer.settings()) as door:
+        made = await door.tokens.create("loader", admin=True)
+        everyone = {"holder": "everyone", "role": "read", "on": "warehouse"}
+        assert (await door.post("/v1/main/grants", everyone, made.text)).status == 200
+        for token in (made.text, issuer.token()):
+            transaction = await begun(door, f"Bearer {token}")
+            assert transaction.state == pb.TS_OPEN
+        for wrong in ([], ["Bearer x"], [made.text], [f"Bearer {made.text}"] * 2, [f"Basic {made.text}"]):
+            code, reason, _ = await refused(door, *wrong)
+            assert (code, reason) == (grpc.StatusCode.UNAUTHENTICATED, "NotAuthorizedException")
+        await door.tokens.revoke(made.token.id)
+        assert (await refused(door, f"Bearer {made.text}"))[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_health_answers_everybody(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -18,24 +17,9 @@ from lakepact.runtime import SystemClock
 from lakepact.server.app import build
 from lakepact.settings import Settings
 from tests.support.doors import Door, asking
-from tests.support.issuer import Issuer, running_issuer
+from tests.support.issuer import Issuer
 
 UNAUTHORIZED = (401, "NotAuthorizedException")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Issuer]:
-    with running_issuer() as issuer:
-        yield issuer
-
-
-@pytest.fixture
-def issuer(shared: Issuer) -> Iterator[Issuer]:
-    """The same for all tests, and as good as new for each: to make RSA keys takes a while."""
-    before = list(shared.published)
-    shared.asked.clear()
-    yield shared
-    shared.published, shared.body, shared.down = before, None, False
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from lakepact.server.app import build
 from lakepact.settings import Settings
 from tests.support.asgi_client import Answer
 from tests.support.doors import Door, asking
-from tests.support.issuer import Issuer, Registered, running_issuer
+from tests.support.issuer import Issuer, Registered
 from tests.support.pages import Html
 from tests.wire.uis import guarded
 
@@ -27,21 +27,9 @@ CALLBACK = f"{PUBLIC}/ui/login/callback"
 TABLE = "/ui/catalog/main/sales/orders?x=1"
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Issuer]:
-    with running_issuer() as issuer:
-        yield issuer
-
-
-@pytest.fixture
-def issuer(shared: Issuer) -> Iterator[Issuer]:
-    """The same for all tests, and as good as new for each: to make RSA keys takes a while."""
-    before = list(shared.published)
-    shared.asked.clear()
-    shared.client = Registered(redirect_uri=CALLBACK)
-    yield shared
-    shared.published, shared.body, shared.down = before, None, False
-    shared.says, shared.login_claims, shared.token_answer = {}, {}, None
+@pytest.fixture(autouse=True)
+def registered(issuer: Issuer) -> None:
+    issuer.client = Registered(redirect_uri=CALLBACK)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """One test for each line of the threat model in SECURITY.md that is about rights, places and traces; and the list.
 
 Those about who is asking, storage credentials and the web page stand beside what they are about, named in the same way.
+The module is as long as the list it keeps to, in the order of that document.
 """
 
 from __future__ import annotations

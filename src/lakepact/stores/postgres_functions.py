@@ -1,4 +1,5 @@
 """The store's changes as PL/pgSQL: one call, one round trip, one database transaction, whatever the number of cells.
+A long module, for they are installed together, under one fingerprint, and call one another.
 
 Each function is called on its own, outside a transaction block, so that its call *is* the transaction: an error undoes
 all of it, and the server's statement limit bounds it. Every statement inside a function has a snapshot of its own

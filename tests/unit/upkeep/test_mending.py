@@ -178,7 +178,7 @@ async def test_killed_before_any_of_its_writes_it_comes_to_the_same_in_the_end()
             await blobs.delete(one.name)
     await break_(world, middle, "cut short")
     for dies_at in range(1, 30):
-        world.blobs = Watched(blobs, dies_at=dies_at)  # type: ignore[assignment]
+        world.blobs = Watched(blobs, dies_at=dies_at)
         try:
             done = await mend(world)
         except Killed:

@@ -203,7 +203,7 @@ async def test_killed_anywhere_between_packing_and_the_last_deletion_nothing_is_
     blobs, today = world.blobs, later(world, 30)
     deaths = 0
     for dies_at in range(1, 30):
-        world.blobs = Watched(blobs, dies_at=dies_at)  # type: ignore[assignment]
+        world.blobs = Watched(blobs, dies_at=dies_at)
         try:
             await world.pack()
             await removed(world, through=today, receipt_days=0, loose_days=7)
@@ -275,7 +275,7 @@ async def test_a_removal_that_was_cut_short_is_finished_by_the_next() -> None:
     today = later(world, 400)
     blobs = world.blobs
     for dies_at in range(1, 14):
-        world.blobs = Watched(blobs, dies_at=dies_at)  # type: ignore[assignment]
+        world.blobs = Watched(blobs, dies_at=dies_at)
         try:
             await removed(world, through=today)
         except Killed:

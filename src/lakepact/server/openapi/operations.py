@@ -1,4 +1,7 @@
-"""What each operation does, in words: one entry for each operation of the list of routes, and none beside."""
+"""What each operation does, in words: one entry for each operation of the list of routes, and none beside.
+
+A long module, for it is one list, and the order of the list is that of the documentation.
+"""
 
 from __future__ import annotations
 
