@@ -9,6 +9,7 @@ import time
 from tests.bench import (
     auth,
     collection,
+    commits,
     cuts,
     delta,
     latency,
@@ -34,6 +35,7 @@ SECTIONS = {
     "cuts": cuts.run,
     "memory": memory.run,
     "rest": rest.run,
+    "commits": commits.run,
     "auth": auth.run,
     "rights": rights.run,
     "overlay": overlay.run,

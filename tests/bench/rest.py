@@ -1,4 +1,4 @@
-"""The REST catalog: loads against a bare handler, commits against PyIceberg's SQL catalog, and what grows with what.
+"""The REST catalog: loads against a bare handler, commits of many tables, what receipts cost and what grows with what.
 
 The server and the load generator are processes of their own; fsync is on everywhere; the store is named in each title.
 """
@@ -11,17 +11,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 
 from tests.bench.load import load
 from tests.bench.report import against, say, table
@@ -117,7 +112,6 @@ async def run() -> None:
         _loads(lake)
         _history(lake)
         _listing(lake)
-    _commits_against_pyiceberg()
     _many_tables()
     _receipts()
 
@@ -157,60 +151,9 @@ def _loads(lake: Lake) -> None:
 # --- commits ---
 
 
-def _property_commit(path: str) -> dict[str, Any]:
+def property_commit(path: str) -> dict[str, Any]:
     update = {"action": "set-properties", "updates": {"counter": "@N@"}}
     return {"method": "POST", "path": path, "body": json.dumps({"requirements": [], "updates": [update]})}
-
-
-def _commits_against_pyiceberg() -> None:
-    rows = []
-    with running() as lake:
-        for number in range(CLIENTS):
-            lake.table(f"t{number}")
-        for clients, aim in ((1, 2.0), (CLIENTS, 4.0)):
-            theirs = _pyiceberg_commits(clients)
-            ours = load(
-                lake.url, [_property_commit(f"/v1/main/namespaces/bench/tables/t{n}") for n in range(clients)], 3.0
-            )
-            ratio = ours.per_second / theirs
-            rows.append(
-                (
-                    f"{clients} clients",
-                    f"{theirs:.0f}",
-                    f"{ours.per_second:.0f}",
-                    f"{ours.median_ms:.1f}",
-                    against(ratio, f"{aim:g}", met=ratio >= aim),
-                )
-            )
-    table(
-        "single-table commits a second (SQLite), against PyIceberg's SQL catalog on SQLite",
-        ("metadata-only, distinct tables", "PyIceberg/s", "Lakepact/s", "median ms", "ratio"),
-        rows,
-    )
-
-
-def _pyiceberg_commits(clients: int, seconds: float = 3.0) -> float:
-    with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
-        catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
-        catalog.create_namespace("bench")
-        schema = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, 51)))
-        tables = [catalog.create_table(f"bench.t{number}", schema) for number in range(clients)]
-        counts = [0] * clients
-        until = time.perf_counter() + seconds
-
-        def work(number: int) -> None:
-            while time.perf_counter() < until:
-                with tables[number].transaction() as change:
-                    change.set_properties(counter=str(counts[number]))
-                counts[number] += 1
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
-        began = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return sum(counts) / (time.perf_counter() - began)
 
 
 def _many_tables() -> None:
@@ -252,7 +195,7 @@ def _history(lake: Lake) -> None:
         lake.table(name, snapshots)
         path = f"/v1/main/namespaces/bench/tables/{name}"
         kib = len(lake.send("GET", path)) / 1024
-        found = load(lake.url, [_property_commit(path)])
+        found = load(lake.url, [property_commit(path)])
         first = first or (kib, found.median_ms)
         growth = (found.median_ms / first[1]) / (kib / first[0])
         shown = against(growth, "1, linear", met=growth <= 1.0)
@@ -296,7 +239,7 @@ def _creation() -> list[dict[str, Any]]:
 
 def _receipts() -> None:
     """In turns: a disk is not always as quick. What is still to be written gets a second before the other begins."""
-    job = _property_commit("/v1/main/namespaces/bench/tables/t")
+    job = property_commit("/v1/main/namespaces/bench/tables/t")
     taken: tuple[list[float], list[float]] = ([], [])
     with running(receipts=False) as without, running(receipts=True) as with_them:
         for lake in (without, with_them):

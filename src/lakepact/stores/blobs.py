@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, NoReturn, Self, TypeVar
 
 from lakepact.errors import InvalidRequest, StoreUnavailable
 from lakepact.kernel.ports import BlobEntry
@@ -54,15 +54,15 @@ class FileBlobs:
         return await self._run(lambda: self._put(name, data))
 
     def _put(self, name: str, data: bytes) -> bool:
-        self._check(name)
-        return self._disk.create(name, data) or self._disk.read(name) == data
+        self._check_folder_of(name)
+        return self._disk.create(name, data) or self._get(name) == data
 
     async def put_all(self, blobs: Mapping[str, bytes]) -> None:
         await self._run(lambda: self._put_all(blobs))
 
     def _put_all(self, blobs: Mapping[str, bytes]) -> None:
-        for name in blobs:
-            self._check(name)
+        for one_of_folder in {name.rpartition("/")[0]: name for name in blobs}.values():
+            self._check_folder_of(one_of_folder)
         self._disk.create_all(blobs)
 
     async def replace(self, name: str, data: bytes, was: bytes | None) -> bool:
@@ -83,7 +83,11 @@ class FileBlobs:
 
     def _check(self, name: str) -> None:
         if not self._disk.holds(name):
-            raise LeadsOutside(f"{name} leads out of the folder by a symbolic link; remove the link")
+            _refuse(name)
+
+    def _check_folder_of(self, name: str) -> None:
+        if not self._disk.holds_folder_of(name):
+            _refuse(name)
 
     async def exists(self, name: str) -> bool:
         # One look at a local disk takes less time than asking a thread for it.
@@ -116,7 +120,7 @@ class FileBlobs:
 
     def _remove(self, name: str) -> None:
         # A link itself may go. What it leads to may not.
-        self._check(name.rpartition("/")[0] or name)
+        self._check_folder_of(name)
         self._disk.remove(name)
 
     async def close(self) -> None:
@@ -127,3 +131,7 @@ class FileBlobs:
             return await asyncio.get_running_loop().run_in_executor(self._threads, step)
         except (OSError, LockTimeout) as error:
             raise StoreUnavailable(f"the folder {self._disk.root} did not answer: {error}") from error
+
+
+def _refuse(name: str) -> NoReturn:
+    raise LeadsOutside(f"{name} leads out of the folder by a symbolic link; remove the link")

@@ -58,6 +58,8 @@ class Disk:
         # Folders whose own entries this process has made durable. Another process may have created a folder and not
         # flushed its parent yet, so "it exists" is not enough.
         self._durable_folders: set[Path] = set()
+        # Folders to which no link leads, and what they were then: device and inode.
+        self._without_links: dict[str, tuple[int, int]] = {}
 
     def prepare(self) -> None:
         """Make the folders and lock files, and remove temporary files that no living writer can still need."""
@@ -86,10 +88,16 @@ class Disk:
 
     def holds(self, name: str) -> bool:
         """Whether this name lies in the folder, wherever links on the way may lead."""
-        if not self._has_links(name):
-            return True
-        root = os.path.realpath(self.root)
-        return os.path.realpath(f"{root}/{self._legal_name(name)}").startswith(f"{root}/")
+        path = f"{self.root}/{self._legal_name(name)}"
+        return self._holds(path) if os.path.islink(path) else self.holds_folder_of(name)
+
+    def holds_folder_of(self, name: str) -> bool:
+        """The same of its folder: enough where the name itself is not followed. Nothing is created through a link."""
+        folder = f"{self.root}/{self._legal_name(name)}".rpartition("/")[0]
+        return not self._folder_has_links(folder) or self._holds(folder)
+
+    def _holds(self, path: str) -> bool:
+        return f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(self.root)}/")
 
     def make_folder(self, name: str) -> None:
         self._make_durable_folder(self._path(name))
@@ -233,16 +241,20 @@ class Disk:
             )
         return name
 
-    def _has_links(self, name: str) -> bool:
-        """Whether there is a link on the way. Seldom is, and this is a tenth of what it takes to follow them."""
-        path = str(self.root)
-        for segment in self._legal_name(name).split("/"):
-            path = f"{path}/{segment}"
-            try:
-                if stat.S_ISLNK(os.lstat(path).st_mode):
-                    return True
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+    def _folder_has_links(self, path: str) -> bool:
+        """Whether there is a link on the way. Seldom is, and this is a tenth of what it takes to follow them: one look
+        at a folder that is known, which is still the same if its name leads to the same inode."""
+        if len(path) <= len(str(self.root)):
+            return False
+        identity = _identity(path)
+        if identity is not None and self._without_links.get(path) == identity:
+            return False
+        if os.path.islink(path) or self._folder_has_links(path.rpartition("/")[0]):
+            return True
+        if identity is not None:
+            if len(self._without_links) >= _MAX_KNOWN_FOLDERS:
+                self._without_links = {}
+            self._without_links[path] = identity
         return False
 
     def _taken(self, path: Path) -> bool:
@@ -303,10 +315,9 @@ class Disk:
         path = self._temporary / f"{os.getpid()}-{secrets.token_hex(16)}.new"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            with open(descriptor, "wb", buffering=0, closefd=False) as file:
-                remaining = memoryview(data)
-                while remaining:
-                    remaining = remaining[file.write(remaining) :]
+            remaining = memoryview(data)
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
         except BaseException:
             os.close(descriptor)
             os.unlink(path)
@@ -387,6 +398,15 @@ def _legal(name: str) -> bool:
             segment not in ("", ".", "..") and len(os.fsencode(segment)) <= _MAX_SEGMENT_BYTES for segment in segments
         )
     )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which folder this name leads to, by device and inode; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sort_name(entry: os.DirEntry[str]) -> str:
