@@ -39,6 +39,7 @@ _LOCK_WAIT_S: Final = 10.0
 _STALE_AFTER_S: Final = 3_600.0
 _MAX_SEGMENT_BYTES: Final = 255
 _MAX_KNOWN_FOLDERS: Final = 10_000
+_KNOWN_FOR_S: Final = 10.0
 
 
 class LockTimeout(Exception):
@@ -58,8 +59,8 @@ class Disk:
         # Folders whose own entries this process has made durable. Another process may have created a folder and not
         # flushed its parent yet, so "it exists" is not enough.
         self._durable_folders: set[Path] = set()
-        # Folders to which no link leads, and what they were then: device and inode.
-        self._without_links: dict[str, tuple[int, int]] = {}
+        # Folders to which no link leads: what they were then, by device and inode, and until when it is believed.
+        self._without_links: dict[str, tuple[tuple[int, int], float]] = {}
 
     def prepare(self) -> None:
         """Make the folders and lock files, and remove temporary files that no living writer can still need."""
@@ -245,18 +246,20 @@ class Disk:
 
     def _folder_has_links(self, path: str) -> bool:
         """Whether there is a link on the way. Seldom is, and this is a tenth of what it takes to follow them: one look
-        at a folder that is known, which is still the same if its name leads to the same inode."""
+        at a folder that is known, as long as its name leads to the same inode. (After a while the whole way is looked at
+        again: somebody may have moved a folder away, and put a link to it in its place.)"""
         if len(path) <= len(str(self.root)):
             return False
         identity = _identity(path)
-        if identity is not None and self._without_links.get(path) == identity:
+        known, until = self._without_links.get(path, (None, 0.0))
+        if known is not None and known == identity and time.monotonic() < until:
             return False
         if os.path.islink(path) or self._folder_has_links(path.rpartition("/")[0]):
             return True
         if identity is not None:
             if len(self._without_links) >= _MAX_KNOWN_FOLDERS:
                 self._without_links = {}
-            self._without_links[path] = identity
+            self._without_links[path] = identity, time.monotonic() + _KNOWN_FOR_S
         return False
 
     def _taken(self, path: Path) -> bool:

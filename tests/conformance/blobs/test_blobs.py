@@ -12,7 +12,7 @@ import pytest
 from lakepact.errors import InvalidRequest, StoreUnavailable
 from lakepact.kernel.ports import BlobStore
 from lakepact.stores import files_disk
-from lakepact.stores.blobs import FileBlobs
+from lakepact.stores.blobs import FileBlobs, LeadsOutside
 from tests.support.stores import KINDS, Place, opened_blobs
 
 NAME = "sales/orders/metadata/00001-0190a1b2.metadata.json"
@@ -73,6 +73,35 @@ async def test_of_many_that_cannot_all_be_written_nothing_is_left_lying_about(
         await blobs.put_all({f"day/{number}": b"x" for number in range(10)})
     await blobs.close()
     assert list((tmp_path / files_disk.TEMPORARY).iterdir()) == []
+
+
+async def test_a_folder_that_was_known_and_gives_place_to_a_link_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, private = tmp_path / "root", tmp_path / "private"
+    blobs = await FileBlobs.open(root)
+    assert await blobs.put("swapped/deep/a", b"a") and await blobs.get("swapped/deep/a") == b"a"
+    (private / "deep").mkdir(parents=True)
+    (private / "deep" / "a").write_bytes(b"secret")
+    (root / "swapped").rename(tmp_path / "old")
+    (root / "swapped").symlink_to(private)
+
+    with pytest.raises(LeadsOutside):
+        await blobs.get("swapped/deep/a")
+    with pytest.raises(LeadsOutside):
+        await blobs.put("swapped/deep/b", b"b")
+    with pytest.raises(LeadsOutside):
+        await blobs.put_all({"swapped/deep/c": b"c"})
+    assert [one.name for one in (private / "deep").iterdir()] == ["a"]
+
+    # The same folder, only elsewhere: that is noticed as soon as the whole way is looked at again.
+    monkeypatch.setattr(files_disk, "_KNOWN_FOR_S", 0.0)
+    assert await blobs.put("moved/deep/a", b"a") and await blobs.get("moved/deep/a") == b"a"
+    (root / "moved").rename(tmp_path / "away")
+    (root / "moved").symlink_to(tmp_path / "away")
+    with pytest.raises(LeadsOutside):
+        await blobs.get("moved/deep/a")
+    await blobs.close()
 
 
 async def test_a_deleted_blob_is_gone_and_its_name_is_free(blobs: BlobStore) -> None:
