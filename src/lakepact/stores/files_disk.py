@@ -246,8 +246,8 @@ class Disk:
 
     def _folder_has_links(self, path: str) -> bool:
         """Whether there is a link on the way. Seldom is, and this is a tenth of what it takes to follow them: one look
-        at a folder that is known, as long as its name leads to the same inode. (After a while the whole way is looked at
-        again: somebody may have moved a folder away, and put a link to it in its place.)"""
+        at a folder that is known, as long as its name leads to the same inode. (Now and then the whole way is looked
+        at again: somebody may have moved a folder away, and put a link to it in its place.)"""
         if len(path) <= len(str(self.root)):
             return False
         identity = _identity(path)
