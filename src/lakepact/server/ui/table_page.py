@@ -6,7 +6,7 @@ of versions that all have their receipts: the markup of these is remembered by t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakepact.catalog.files import MetadataFile
@@ -46,14 +46,18 @@ class TablePages:
             return await self._broken(window, pointer, file)
         if pointer.kind is Kind.VIEW:
             return await self.page(window, pointer, "", view_parts.body(file))
-        shape, latest = self._shape(window, pointer, file), await self._latest(window, pointer, file)
-        return await self.page(window, pointer, "", (shape, latest, iceberg_parts.details(file.document, pointer)))
+        shape = self._made_once(_key("shape", window, pointer), lambda: iceberg_parts.shape(file.document))
+        latest = await self._latest(window, pointer, file)
+        # Beside the file they show the pointer, of which a name may have another by the same file.
+        told = (pointer.id, pointer.location, pointer.previous_metadata_location or "")
+        key = _key("details", window, pointer, *told)
+        details = self._made_once(key, lambda: iceberg_parts.details(file.document, pointer))
+        return await self.page(window, pointer, "", (shape, latest, details))
 
-    def _shape(self, window: Window, pointer: Pointer, file: MetadataFile) -> Markup:
-        key = _key("shape", window, pointer)
+    def _made_once(self, key: tuple[str, ...], make: Callable[[], Markup]) -> Markup:
         body = self._remembered.get(key)
         if body is None:
-            body = iceberg_parts.shape(file.document)
+            body = make()
             self._remembered.put(key, body)
         return body
 
@@ -91,10 +95,7 @@ class TablePages:
             return await self._broken(window, pointer, file)
         start = _number(request, "skip")
         key = _key("snapshots", window, pointer, str(start))
-        body = self._remembered.get(key)
-        if body is None:
-            body = self._snapshots(window, pointer, file, start)
-            self._remembered.put(key, body)
+        body = self._made_once(key, lambda: self._snapshots(window, pointer, file, start))
         return await self.page(window, pointer, "snapshots", body)
 
     # --- what they share, also with other pages of a table ---
