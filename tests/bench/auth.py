@@ -1,8 +1,8 @@
 """What it costs to ask who it is: loads and commits with authentication on, against the same without, side by side.
 
-Two servers, asked in turns. A turn gives one ratio, and the median of them counts. The cost of a request is what it
-takes of the server's processor time, which other people's work on the same machine does not change; how many requests
-there were a second is shown beside it.
+Two services in one process, asked in turns. The cost of a request is what it takes of the process's processor time, in
+the turn in which it took least: other people's work on the same machine can only add to it. How many requests there were
+a second is shown beside it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from tests.support.issuer import Issuer, running_issuer
 from tests.support.tokens import command
 
 AIM = 1.15
-TURNS = 7
+TURNS = 9
 SECONDS = 1.0
 
 
 async def run() -> None:
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder, running_issuer() as issuer:
         store = f"sqlite:///{folder}/lakepact.db"
+        asking = {"data": folder, "store": store, **issuer.settings()}
         # In a thread: a command has an event loop of its own.
         made = await asyncio.to_thread(command, "tokens", "create", "bench", "--admin", "--store", store, "--json")
         token = json.loads(made)["token"]
-        with running() as plain, running(token=token, store=store, **issuer.settings()) as named:
-            _compare(plain, named, issuer, token)
+        with running(asking=asking) as plain:
+            _compare(plain, Lake(plain.url, token, plain.process), issuer, token)
 
 
 def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
@@ -42,6 +43,7 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
         "access token": json.loads(given)["access_token"],
         "OIDC token": issuer.token(exp=2_000_000_000),
     }
+    named.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
     for lake in (plain, named):
         lake.table("t", 10)
     named.send("POST", "/v1/main/grants", {"holder": "everyone", "role": "write", "on": "warehouse"})
@@ -61,14 +63,16 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
             for _ in range(TURNS):
                 off, off_s = _asked(plain, [job] * clients)
                 on, on_s = _asked(named, [asked] * clients)
-                turns.append((on_s / off_s, off.per_second, on.per_second))
-            ratio, without, with_it = (statistics.median(values) for values in zip(*turns, strict=True))
+                turns.append((off_s, on_s, off.per_second, on.per_second))
+            offs_s, ons_s, *rates = zip(*turns, strict=True)
+            ratio = min(ons_s) / min(offs_s)
+            without, with_it = map(statistics.median, rates)
             rows.append(
                 (f"{what}, {kind}", f"{without:.0f}", f"{with_it:.0f}", against(ratio, f"{AIM}", met=ratio <= AIM))
             )
     table(
         "authentication (SQLite): cost of a request with it against the same without",
-        ("", "without/s", "with/s", "processor time"),
+        ("", "without/s", "with/s", "least processor time"),
         rows,
     )
 

@@ -4,13 +4,17 @@ Below `/bare/` a request is answered by three lines of ASGI with bytes that were
 can do with the same answer. Everything else goes to Lakepact as it is.
 
 With the setting `by_query` the server believes what the query says of who asks: `?as=eve`. Without it, or with nobody
-named, everybody may do everything: so one server shows what rights cost.
+named, everybody may do everything: so one server shows what rights cost. With `asking`, settings of a second service,
+whoever sends an Authorization header is answered by that one: so one process shows what it costs to ask, for two that
+are the same differ by a tenth.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 import uvicorn
@@ -52,6 +56,16 @@ class WithBareHandler:
         await send({"type": "http.response.body"})
 
 
+class ByHeader:
+    def __init__(self, plain: Any, asking: Any) -> None:
+        self._plain = plain
+        self._asking = asking
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        named = scope["type"] == "http" and any(name == b"authorization" for name, _ in scope["headers"])
+        await (self._asking if named else self._plain)(scope, receive, send)
+
+
 _PEOPLE = {"": ANYONE}
 
 
@@ -65,12 +79,24 @@ async def by_query(route: Route, scope: Scope) -> Principal:
 
 async def main(given: dict[str, Any]) -> None:
     admit = by_query if given.pop("by_query", False) else None
+    asking = given.pop("asking", None)
     settings = Settings.load(host="127.0.0.1", port=0, log_level="warning", **given)
     logs.configure(settings.log_level)
     bound = bind(settings.host, settings.port)
-    service = await build(settings, admit=admit)
+    async with AsyncExitStack() as services:
+        service = await build(settings, admit=admit)
+        services.push_async_callback(service.close)
+        asgi: Any = service.asgi
+        if asking is not None:
+            second = await build(Settings.load(host="127.0.0.1", port=0, log_level="warning", **asking))
+            services.push_async_callback(second.close)
+            asgi = ByHeader(asgi, second.asgi)
+        await _serve(asgi, bound)
+
+
+async def _serve(asgi: Any, bound: socket.socket) -> None:
     config = uvicorn.Config(
-        WithBareHandler(service.asgi),
+        WithBareHandler(asgi),
         http="httptools",
         ws="none",
         log_config=None,
@@ -78,10 +104,7 @@ async def main(given: dict[str, Any]) -> None:
         timeout_keep_alive=75,
     )
     print(url_of(bound, ""), flush=True)
-    try:
-        await uvicorn.Server(config).serve(sockets=[bound])
-    finally:
-        await service.close()
+    await uvicorn.Server(config).serve(sockets=[bound])
 
 
 if __name__ == "__main__":
