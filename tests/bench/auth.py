@@ -1,7 +1,7 @@
 """What it costs to ask who it is: loads and commits with authentication on, against the same without, side by side.
 
 Two services in one process, asked in turns. The cost of a request is what it takes of the process's processor time, in
-the turn in which it took least: other people's work on the same machine can only add to it. How many requests there were
+the turn in which it took least: the work of others on the same machine can only add to it. How many there were
 a second is shown beside it.
 """
 
