@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -23,22 +24,28 @@ _HTML: Final = (
 )
 
 
-def docs_routes(routes: Iterable[Route], *, base_path: str = "", open: bool = True) -> list[Route]:
+def docs_routes(routes: Sequence[Route], *, base_path: str = "", open: bool = True) -> list[Route]:
     """The routes that describe these routes, and themselves."""
-    described: list[bytes] = []
-    page = files("lakepact.server.openapi").joinpath("page.html").read_bytes()
+
+    @cache
+    def description() -> bytes:
+        return orjson.dumps(document_of([*routes, *ours], base_path=base_path))
+
+    @cache
+    def page() -> bytes:
+        return files("lakepact.server.openapi").joinpath("page.html").read_bytes()
+
     ours = [
-        Route("GET", "/openapi.json", "openapi", _fixed(described, _JSON), open=open),
-        Route("GET", "/docs", "docs", _fixed([page], _HTML), open=open),
+        Route("GET", "/openapi.json", "openapi", _fixed(description, _JSON), open=open),
+        Route("GET", "/docs", "docs", _fixed(page, _HTML), open=open),
     ]
-    described.append(orjson.dumps(document_of([*routes, *ours], base_path=base_path)))
     return ours
 
 
-def _fixed(body: list[bytes], headers: tuple[tuple[bytes, bytes], ...]) -> Handler:
-    """Always this answer. A list of one, since the description describes the route that serves it."""
+def _fixed(body: Callable[[], bytes], headers: tuple[tuple[bytes, bytes], ...]) -> Handler:
+    """Always this answer, made when somebody asks for it first: a server starts without."""
 
     async def answer(request: Request) -> Response:
-        return Response(200, body[0], headers)
+        return Response(200, body(), headers)
 
     return answer
