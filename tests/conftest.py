@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
+
+from lakepact.server.logs import for_people
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # How fast the machine is says nothing about what is tested.
 settings.register_profile("lakepact", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lakepact")
+
+# As every process of ours logs. What structlog does by itself takes a second for each exception.
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
