@@ -1,6 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
 # beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test
-# processes; tests wait as often as they work, so one more than there are cores is right for two).
+# processes; tests wait as often as they work, so twice as many as there are cores is right).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
 PYTHON ?= python3
-JOBS ?= 3
+JOBS ?= 4
 SIM_SEEDS ?= 5000
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -70,4 +70,4 @@ WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_crede
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
 		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(WITH_ONE_SPARK) $(WITH_THEIR_OWN)))
-	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 2 $(RUN) -m pytest)
+	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 3 $(RUN) -m pytest)
