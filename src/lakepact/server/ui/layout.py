@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -24,6 +25,7 @@ GUARDS: Final = (
     (b"Referrer-Policy", b"same-origin"),
     (b"Cross-Origin-Opener-Policy", b"same-origin"),
 )
+_TOPS: Final = 256
 _STATIC: Final = {"ui.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
 
 
@@ -63,11 +65,26 @@ class Page:
     """For those who have not said who they are: there is nowhere to go yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """All that the top of a page shows."""
+
+    section: str
+    search: str
+    bare: bool
+    warehouse: str
+    warehouses: tuple[str, ...]
+    who: str | None
+    whole: bool
+
+
 class Frame:
     def __init__(self, links: Links, warehouses_of: Callable[[Principal], list[str]], default: str) -> None:
         self._links = links
         self._warehouses_of = warehouses_of
         self._default = default
+        # The same on page after page, for the same person.
+        self._top = lru_cache(_TOPS)(self._made_top)
         self._head = join(
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -88,7 +105,8 @@ class Frame:
 
     def response(self, page: Page, principal: Principal | None = None, *, whole: bool = True) -> Response:
         """`whole`: whether there is a way to what is for those who may read all of a warehouse."""
-        shown = [] if principal is None else self._warehouses_of(principal)
+        shown = () if principal is None else tuple(self._warehouses_of(principal))
+        who = principal.name if principal is not None else None
         warehouse = page.warehouse or (self._default if self._default in shown or not shown else shown[0])
         document = join(
             Markup("<!doctype html>"),
@@ -98,7 +116,7 @@ class Frame:
                 tag(
                     "body",
                     tag("a", "Skip to content", class_="skip", href="#main"),
-                    self._top(page, warehouse, shown, principal.name if principal is not None else None, whole),
+                    self._top(_Top(page.section, page.search, page.bare, warehouse, shown, who, whole)),
                     tag(
                         "div",
                         page.aside,
@@ -113,10 +131,10 @@ class Frame:
         headers = ((b"Content-Type", HTML), (b"Cache-Control", b"private, no-cache"), *GUARDS, *page.headers)
         return Response(page.status, document.encode("utf-8", errors="replace"), headers)
 
-    def _top(self, page: Page, warehouse: str, warehouses: Sequence[str], who: str | None, whole: bool) -> Markup:
-        links = self._links
+    def _made_top(self, top: _Top) -> Markup:
+        links, warehouse = self._links, top.warehouse
         brand = tag("a", _MARK, tag("span", "Lakepact"), class_="brand", href=links.home())
-        if page.bare:
+        if top.bare:
             return tag("header", tag("div", brand, class_="wide"), class_="top")
         entries = (
             ("catalog", "Catalog", links.warehouse(warehouse)),
@@ -124,14 +142,14 @@ class Frame:
             ("pipelines", "Pipelines", links.pipelines(warehouse)),
             *(
                 (("mirrors", "Mirrors", links.mirrors(warehouse)), ("server", "Server", links.server()))
-                if whole
+                if top.whole
                 else ()
             ),
         )
         menu = tag(
             "ul",
             (
-                tag("li", tag("a", text, href=href, aria_current="true" if key == page.section else None))
+                tag("li", tag("a", text, href=href, aria_current="true" if key == top.section else None))
                 for key, text, href in entries
             ),
         )
@@ -141,47 +159,47 @@ class Frame:
                 "div",
                 brand,
                 tag("nav", menu, class_="menu", aria_label="Main"),
-                self._switch(page, warehouse, warehouses),
-                self._find(page, warehouse),
-                tag("a", name(who), href=links.account(), class_="who", title="Your account") if who else None,
+                self._switch(top),
+                self._find(top),
+                tag("a", name(top.who), href=links.account(), class_="who", title="Your account") if top.who else None,
                 class_="wide",
             ),
             class_="top",
         )
 
-    def _switch(self, page: Page, warehouse: str, warehouses: Sequence[str]) -> Markup:
+    def _switch(self, top: _Top) -> Markup:
         """Which warehouse it is, if there is more than one."""
-        if len(warehouses) < 2:
+        if len(top.warehouses) < 2:
             return NOTHING
         where = {
             "transactions": self._links.transactions,
             "pipelines": self._links.pipelines,
             "mirrors": self._links.mirrors,
-        }.get(page.section, self._links.warehouse)
+        }.get(top.section, self._links.warehouse)
         return tag(
             "nav",
             tag(
                 "ul",
                 (
-                    tag("li", tag("a", one, href=where(one), aria_current="true" if one == warehouse else None))
-                    for one in warehouses
+                    tag("li", tag("a", one, href=where(one), aria_current="true" if one == top.warehouse else None))
+                    for one in top.warehouses
                 ),
             ),
             class_="switch",
             aria_label="Warehouses",
         )
 
-    def _find(self, page: Page, warehouse: str) -> Markup:
+    def _find(self, top: _Top) -> Markup:
         return tag(
             "form",
-            tag("input", type="hidden", name="warehouse", value=warehouse),
+            tag("input", type="hidden", name="warehouse", value=top.warehouse),
             tag("label", "Search tables", for_="q", class_="unseen"),
             tag(
                 "input",
                 type="search",
                 id="q",
                 name="q",
-                value=visible(page.search) or None,
+                value=visible(top.search) or None,
                 placeholder="Search tables",
                 accesskey="s",
                 maxlength=200,
