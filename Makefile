@@ -60,12 +60,13 @@ proto: setup
 	@$(IN) $(RUN) tools/generate_proto.py
 
 # A JVM belongs to its process, and takes long to get warm: these share one, and those, which change the settings of its
-# session or look at all of its warehouse, have one each.
+# session or look at all of its warehouse, have one each. So has the company that browsers look at, with its ten thousand
+# tables: it is founded once.
 suites = $(patsubst %,tests/interop/test_%.py,$(1))
 WITH_ONE_SPARK := $(call suites,audit_spark authentication java_transaction overlay_engines spark spark_conflicts)
 WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_credentials pipeline_guides \
 	spark_transactions spark_delta delta_log_spark mirrors orphans fold_against_java pipeline_projects \
-	pipeline_positions pipeline_command)
+	pipeline_positions pipeline_command) tests/acceptance/test_ui_browser.py
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \

@@ -20,6 +20,7 @@ from lakepact.kernel.ports import CellStore
 _PAGE: Final = 200
 _MOST_PAGES: Final = 500
 _MOST_REMEMBERED: Final = 50_000
+_MOST_PLANS: Final = 64
 _BEFORE_MS: Final = 25 * 60 * 60 * 1000
 """An id is made before its commit: by no more than an open transaction may live, unless a client has kept it longer."""
 
@@ -63,11 +64,23 @@ class Witnesses:
     def __init__(self, store: CellStore) -> None:
         self._store = store
         self._by_location: OrderedDict[str, list[Witness]] = OrderedDict()
+        self._by_id: OrderedDict[TransactionId, Witness] = OrderedDict()
         self._searched: list[tuple[int, int]] = []
 
     async def by_id(self, transaction_id: TransactionId | None) -> Witness | None:
-        record = await self._store.lookup(transaction_id) if transaction_id is not None else None
-        return Witness.of(record) if record is not None and record.state is State.COMMITTED else None
+        if transaction_id is None:
+            return None
+        # Tables that were made together are asked for together, and each of them would have the whole plan read again.
+        if (known := self._by_id.get(transaction_id)) is not None:
+            self._by_id.move_to_end(transaction_id)
+            return known
+        record = await self._store.lookup(transaction_id)
+        if record is None or record.state is not State.COMMITTED:
+            return None
+        witness = self._by_id[transaction_id] = Witness.of(record)
+        if len(self._by_id) > _MOST_PLANS:
+            self._by_id.popitem(last=False)
+        return witness
 
     async def by_location(self, location: str, table_id: str, committed_ms: int) -> Witness | None:
         """The transaction that made this metadata file, if a record of about that time says so."""

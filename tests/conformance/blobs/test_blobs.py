@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import resource
 import time
 from pathlib import Path
 
@@ -73,6 +75,19 @@ async def test_of_many_that_cannot_all_be_written_nothing_is_left_lying_about(
         await blobs.put_all({f"day/{number}": b"x" for number in range(10)})
     await blobs.close()
     assert list((tmp_path / files_disk.TEMPORARY).iterdir()) == []
+
+
+async def test_many_are_written_by_a_process_that_may_open_few(tmp_path: Path) -> None:
+    blobs = await FileBlobs.open(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_now = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 100, hard))
+    try:
+        await blobs.put_all({f"day/{number}": b"x" for number in range(500)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(await blobs.list("day/", limit=1_000)) == 500
+    await blobs.close()
 
 
 async def test_a_folder_that_was_known_and_gives_place_to_a_link_leads_nowhere(
