@@ -71,4 +71,4 @@ WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_crede
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
 		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(WITH_ONE_SPARK) $(WITH_THEIR_OWN)))
-	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 3 $(RUN) -m pytest)
+	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 2 $(RUN) -m pytest)
