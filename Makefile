@@ -1,6 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
-# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test
-# processes; tests wait as often as they work, so twice as many as there are cores is right).
+# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes; they often wait, so
+# four are right for two cores).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

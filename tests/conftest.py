@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 
-from lakepact.server.logs import for_people
+from lakepact.server.logs import use_plain_tracebacks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,7 +22,7 @@ settings.register_profile("lakepact", deadline=None, suppress_health_check=[Heal
 settings.load_profile("lakepact")
 
 # As every process of ours logs. What structlog does by itself takes a second for each exception.
-structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
+use_plain_tracebacks()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

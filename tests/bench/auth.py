@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench.load import Figures, load
 from tests.bench.report import against, table
-from tests.bench.rest import Lake, running
+from tests.bench.rest import Lake, property_commit, running
 from tests.support.issuer import Issuer, running_issuer
 from tests.support.tokens import command
 
@@ -49,13 +49,11 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
     named.send("POST", "/v1/main/grants", {"holder": "everyone", "role": "write", "on": "warehouse"})
     rows = []
     path = "/v1/main/namespaces/bench/tables/t"
-    update = {"action": "set-properties", "updates": {"counter": "@N@"}}
-    commit = {"method": "POST", "path": path, "body": json.dumps({"requirements": [], "updates": [update]})}
     read = {"method": "GET", "path": path}
     for what, job, clients, kinds in (
         ("load, 1 client", read, 1, ("API token",)),
         ("load, 16 clients", read, 16, tuple(sent_kinds)),
-        ("commit, 1 client", commit, 1, ("API token",)),
+        ("commit, 1 client", property_commit(path), 1, ("API token",)),
     ):
         for kind in kinds:
             asked = {**job, "headers": {"Authorization": f"Bearer {sent_kinds[kind]}"}}

@@ -91,8 +91,8 @@ def set_main(number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def running(token: str | None = None, **settings: Any) -> Iterator[Lake]:
-    """A server, and a namespace in it; made with this token, if it asks for one."""
+def running(**settings: Any) -> Iterator[Lake]:
+    """A server, and a namespace in it."""
     with tempfile.TemporaryDirectory(prefix="lakepact-bench-") as folder:
         given = json.dumps({"data": folder, **settings})
         with subprocess.Popen(
@@ -100,7 +100,7 @@ def running(token: str | None = None, **settings: Any) -> Iterator[Lake]:
         ) as process:
             try:
                 assert process.stdout is not None
-                lake = Lake(process.stdout.readline().strip(), token, process.pid)
+                lake = Lake(process.stdout.readline().strip(), process=process.pid)
                 lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
                 yield lake
             finally:

@@ -44,7 +44,7 @@ from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
 from lakepact.client.http import CA_BUNDLE_VARIABLE
 from lakepact.errors import LakepactError
-from lakepact.server.logs import for_people
+from lakepact.server.logs import use_plain_tracebacks
 
 
 class _Reporting(TyperGroup):
@@ -181,8 +181,8 @@ def lakepact(
     ] = None,
 ) -> None:
     # Standard output belongs to the answer.
-    usual = structlog.get_config()["processors"][:-1]
-    structlog.configure(processors=[*usual, for_people()], logger_factory=_StandardError)
+    structlog.configure(logger_factory=_StandardError)
+    use_plain_tracebacks()
     if ca_bundle and ca_bundle != os.environ.get(CA_BUNDLE_VARIABLE):
         # For this command and the processes it starts.
         context.with_resource(_environment(CA_BUNDLE_VARIABLE, ca_bundle))

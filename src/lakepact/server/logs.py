@@ -47,6 +47,11 @@ def configure(level: str) -> None:
     set_level(level)
 
 
+def use_plain_tracebacks() -> None:
+    """For a process that is no server and logs as structlog does by itself."""
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
+
+
 def for_people() -> structlog.dev.ConsoleRenderer:
     """Text, with plain tracebacks: structlog's own would show what every variable on the way holds, secrets among them,
     and take a second of the server's time for it."""

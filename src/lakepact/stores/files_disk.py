@@ -436,9 +436,11 @@ def _flush(descriptor: int) -> None:
 
 
 def _begin_to_flush(descriptor: int) -> None:
-    """Linux takes "not needed in memory" as a reason to write it out now, and does not wait for that."""
+    """Linux takes "not needed in memory" as a reason to write it out now, and does not wait for that. Advice only: a
+    file system that does not know it is no worse off."""
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -130,11 +130,14 @@ class Receipts:
         """The receipts of several transactions, flushed together."""
         receipts: dict[str, list[Receipt]] = {}
         try:
-            for number, one in enumerate(transactions, start=1):
+            in_a_row = 0
+            for one in transactions:
                 if (catalog := self._catalog_of(one.writes, one.answer)) is not None:
                     made = await self._receipts_of(catalog, one.id, one.writes, one.answer)
                     receipts.setdefault(catalog.warehouse.name, []).extend(made)
-                if number % _BETWEEN_REQUESTS == 0:
+                    in_a_row += len(made)
+                if in_a_row >= _BETWEEN_REQUESTS:
+                    in_a_row = 0
                     # What they tell of is at hand, so nothing above has waited: now requests go first.
                     await asyncio.sleep(0)
             for warehouse, made in receipts.items():

@@ -26,6 +26,8 @@ GUARDS: Final = (
     (b"Cross-Origin-Opener-Policy", b"same-origin"),
 )
 _TOPS: Final = 256
+"""Of different people and places, as many are remembered."""
+
 _STATIC: Final = {"ui.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
 
 
