@@ -415,10 +415,10 @@ def _legal(name: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which folder this name leads to, by device and inode; None if there is none."""
+    """Which folder this name leads to, by device and inode; None if to none, as a link to itself."""
     try:
         found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     return found.st_dev, found.st_ino
 
