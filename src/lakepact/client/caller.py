@@ -205,7 +205,12 @@ def _judged(answer: Answer) -> Answer | _Missed:
     """Raises `Refused` for an answer that says no."""
     status = answer.status
     if status < 400:
-        return answer
+        kind = answer.headers.get("content-type", "").partition(";")[0]
+        if status < 300 and (not answer.body or kind in ("", "application/json")):
+            return answer
+        # Somebody in between answered, with a page for people; whether the request was passed on, nobody knows.
+        what = " ".join(filter(None, (str(status), kind, answer.headers.get("location"))))
+        return _Missed(f"no Lakepact server answers {what}: look at the address, and at what is in between", heard=True)
     if status == 429 or status == 503:
         # A server of ours says when to come back. Somebody in between who does not may have passed the request on.
         after = answer.headers.get("retry-after", "")

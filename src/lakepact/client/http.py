@@ -144,14 +144,15 @@ class HttpTransport:
         except BaseException:
             connection.close()
             raise
-        answer = Answer(response.status, content, {name.lower(): value for name, value in response.getheaders()})
-        if response.isclosed() and not response.will_close:
-            self._put_back(connection)
-        else:
+        cut = _why_not_whole(response, len(content))
+        if cut is not None:
             connection.close()
-            if not response.isclosed():
-                raise Lost(f"the answer is larger than {_MOST_BYTES} bytes")
-        return answer
+            raise Lost(f"the answer of {self._host}:{connection.port} {cut}")
+        if response.will_close:
+            connection.close()
+        else:
+            self._put_back(connection)
+        return Answer(response.status, content, {name.lower(): value for name, value in response.getheaders()})
 
     def _put_back(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -159,6 +160,18 @@ class HttpTransport:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _why_not_whole(response: http.client.HTTPResponse, received: int) -> str | None:
+    """`http.client` takes the end of a connection for the end of the headers, and of a body that is read up to a limit.
+    But a server that was killed while it answered has not said all of it."""
+    if received >= _MOST_BYTES:
+        return f"is larger than {_MOST_BYTES:,} bytes"
+    if response.chunked:
+        return None
+    if response.length is None:
+        return "does not say where it ends, so nobody can tell whether all of it has come"
+    return "was cut short" if response.length else None
 
 
 def _said(error: BaseException) -> str:

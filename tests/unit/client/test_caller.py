@@ -41,6 +41,9 @@ def test_two_changes_have_two_keys() -> None:
         # What was certainly not heard says nothing about an attempt before.
         ([LOST, NOT_SENT, NOT_SENT], Unknown),
         ([NOT_SENT, BUSY, Answer(502)], Unknown),
+        # A page for people, and the way to another one, come from somebody in between.
+        ([Answer(200, b"<html>", {"content-type": "text/html; charset=utf-8"})] * 3, Unknown),
+        ([Answer(302, b"", {"location": "https://login.test"})] * 3, Unknown),
     ],
 )
 def test_a_change_without_an_answer_is_unavailable_only_if_it_was_never_heard(

@@ -1,0 +1,69 @@
+"""An answer is whole or it is lost, wherever the server was killed while it answered."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lakepact.client.http import HttpTransport, Lost
+
+BODY = b'{"results": []}'
+WITH_LENGTH = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n" + BODY
+IN_CHUNKS = (
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n"
+    + BODY[:8]
+    + b"\r\n7\r\n"
+    + BODY[8:]
+    + b"\r\n0\r\n\r\n"
+)
+WITHOUT_END = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + BODY
+
+
+@contextmanager
+def answering(answers: list[bytes]) -> Iterator[HttpTransport]:
+    """The way to a server that gives each connection one of these answers, and then is gone."""
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection:
+                while b"\r\n\r\n" not in connection.recv(65_536):
+                    pass
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        transport = HttpTransport(f"http://127.0.0.1:{listener.getsockname()[1]}", answer_s=10)
+        yield transport
+        transport.close()
+        server.join(10)
+
+
+@pytest.mark.parametrize("answer", [WITH_LENGTH, IN_CHUNKS], ids=["with-length", "in-chunks"])
+def test_an_answer_that_is_cut_anywhere_is_lost(answer: bytes) -> None:
+    whole = answer.removesuffix(b"\r\n\r\n")  # After its last chunk, which is the empty one, nothing is missing.
+    with answering([whole[:end] for end in range(len(whole))]) as transport:
+        for _ in whole:
+            with pytest.raises(Lost):
+                transport.exchange("POST", "/", {}, None)
+
+
+@pytest.mark.parametrize("answer", [WITH_LENGTH, IN_CHUNKS], ids=["with-length", "in-chunks"])
+def test_a_whole_answer_is_one_though_the_server_is_gone_after_it(answer: bytes) -> None:
+    with answering([answer]) as transport:
+        assert transport.exchange("POST", "/", {}, None).body == BODY
+
+
+def test_an_answer_without_an_end_cannot_be_told_from_one_that_was_cut() -> None:
+    with answering([WITHOUT_END]) as transport, pytest.raises(Lost, match="does not say where it ends"):
+        transport.exchange("GET", "/", {}, None)
+
+
+def test_an_answer_without_a_body_needs_no_length() -> None:
+    with answering([b"HTTP/1.1 204 No Content\r\n\r\n"]) as transport:
+        assert transport.exchange("POST", "/", {}, None).status == 204
