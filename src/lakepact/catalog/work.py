@@ -285,15 +285,15 @@ class Worker:
             match record.state:
                 case State.COMMITTED | State.FAILED:
                     return replay(record)
-                case State.PREPARING:
+                case State.PREPARING if record.lease_ms is not None and self._clock.now_ms() < record.lease_ms:
                     await self._clock.sleep(self._pause(attempt))
                 case State.ABORTED:
                     raise KeyReused(
                         f"transaction {record.id} was given up; send the request with a new Idempotency-Key"
                     )
                 case _:
+                    # Free again, or whoever was at it has gone: the kernel takes over from there.
                     return None
-        # Longer than a lease: whoever was at it has probably gone, and the kernel takes over from there.
         return None
 
     async def _refuse(self, call: Call, refusal: Refusal) -> Done:

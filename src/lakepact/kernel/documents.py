@@ -131,6 +131,7 @@ class RecordDocument:
             isolation=self.isolation,
             properties=self.properties,
             finalized=self.finalized,
+            lease_ms=self.lease_ms if self.state is State.PREPARING else None,
         )
 
 

@@ -191,6 +191,8 @@ class TransactionRecord:
     isolation: Isolation = Isolation.SERIALIZABLE
     properties: Mapping[str, str] = field(default_factory=dict)
     finalized: bool = False
+    lease_ms: int | None = None
+    """While it is being committed: when whoever is at it counts as gone, and anybody may carry on."""
 
 
 @dataclass(frozen=True, slots=True)
