@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,15 +15,11 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _PATIENCE_S = 20.0
 
 
-def lines(server: Server) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
-
-
 def wait_for_changes(server: Server, level: str, count: int) -> None:
     """Until so many processes have said that they log at this level now."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        if len([line for line in lines(server) if line.get("now") == level]) >= count:
+        if len([line for line in server.lines() if line.get("now") == level]) >= count:
             return
         time.sleep(0.05)
     raise AssertionError(f"{count} processes should log at {level} by now:\n{server.told()}")
@@ -33,10 +27,10 @@ def wait_for_changes(server: Server, level: str, count: int) -> None:
 
 def requests_logged(server: Server) -> bool:
     """Whether requests leave lines. The line of the last one may come after its answer."""
-    before = len([line for line in lines(server) if line.get("event") == "request"])
+    before = len([line for line in server.lines() if line.get("event") == "request"])
     for _ in range(5):
         _OPENER.open(f"{server.url}/livez", timeout=10).close()
-    return len([line for line in lines(server) if line.get("event") == "request"]) > before
+    return len([line for line in server.lines() if line.get("event") == "request"]) > before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -57,7 +51,7 @@ def test_signals_change_what_is_logged(workers: int, tmp_path: Path) -> None:
         settings.write_text("log_level = 'loud'\n")
         server.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + _PATIENCE_S
-        while not any("cannot be read again" in str(line.get("event")) for line in lines(server)):
+        while not any("cannot be read again" in str(line.get("event")) for line in server.lines()):
             assert time.monotonic() < deadline, server.told()
             time.sleep(0.05)
         assert requests_logged(server)

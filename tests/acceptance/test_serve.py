@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lakepact.settings import Settings
-from tests.support.server import running_server
+from tests.support.server import lines_in, running_server
 
 WITHIN_S = 60.0
 
@@ -183,8 +183,7 @@ def test_a_base_path_is_part_of_every_path(tmp_path: Path) -> None:
 
 def workers_of(server: Running) -> list[int]:
     """The processes that have begun to serve, dead ones too."""
-    lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
-    return [line["pid"] for line in lines if line["event"] == "a worker serves"]
+    return [line["pid"] for line in lines_in(server.log.read_bytes()) if line["event"] == "a worker serves"]
 
 
 def raw(server: Running, line: bytes) -> bytes:

@@ -24,8 +24,9 @@ from lakepact.access import ANYONE, Principal
 from lakepact.server import logs
 from lakepact.server.app import build
 from lakepact.server.asgi import Scope
+from lakepact.server.heads import heads_within
 from lakepact.server.routing import Route
-from lakepact.server.run import bind, url_of
+from lakepact.server.run import KEEP_ALIVE_S, bind, url_of
 from lakepact.settings import Settings
 
 
@@ -91,17 +92,17 @@ async def main(given: dict[str, Any]) -> None:
             second = await build(Settings.load(host="127.0.0.1", port=0, log_level="warning", **asking))
             services.push_async_callback(second.close)
             asgi = ByHeader(asgi, second.asgi)
-        await _serve(asgi, bound)
+        await _serve(asgi, bound, settings)
 
 
-async def _serve(asgi: Any, bound: socket.socket) -> None:
+async def _serve(asgi: Any, bound: socket.socket, settings: Settings) -> None:
     config = uvicorn.Config(
         WithBareHandler(asgi),
-        http="httptools",
+        http=heads_within(settings.max_head_bytes, settings.request_deadline_s, idle_s=KEEP_ALIVE_S),
         ws="none",
         log_config=None,
         access_log=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     print(url_of(bound, ""), flush=True)
     await uvicorn.Server(config).serve(sockets=[bound])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -42,8 +41,7 @@ class World:
         return f"{self.server.url}/v1/oauth/tokens"
 
     def lines(self) -> list[dict[str, Any]]:
-        lines = self.server.log.read_bytes().splitlines()
-        return [line for text in lines if text.startswith(b"{") and "status" in (line := orjson.loads(text))]
+        return [line for line in self.server.lines() if "status" in line]
 
     def given_out(self) -> int:
         return sum(line["operation"] == "getToken" and line["status"] == 200 for line in self.lines())

@@ -10,7 +10,6 @@ read to its last row, with PyIceberg, over the files themselves.
 
 from __future__ import annotations
 
-import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tests.support.server import Server
+from tests.support.server import Server, lines_in
 
 # No proxy between a test and its own machine, whatever the environment says.
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -74,8 +73,7 @@ def statuses(server: Server, start: int = 0) -> list[int]:
 def requests(server: Server, start: int = 0) -> list[dict[str, Any]]:
     """Every request in the server's log from this position on."""
     end = log_end(server)
-    text = server.log.read_bytes()[start:end]
-    lines = [json.loads(line) for line in text.splitlines() if line.startswith(b"{")]
+    lines = lines_in(server.log.read_bytes()[start:end])
     return [line for line in lines if line.get("event") == "request"]
 
 

@@ -9,6 +9,7 @@ if it does not become ready or does not end as it should. It cannot outlive the 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import ssl
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 60.0
@@ -42,6 +43,16 @@ class Server:
     def told(self) -> str:
         """The end of what it printed."""
         return _end_of(self.log)
+
+    def lines(self, since: int = 0) -> list[dict[str, Any]]:
+        """What it has logged from this position of its log on."""
+        return lines_in(self.log.read_bytes()[since:])
+
+
+def lines_in(log: bytes) -> list[dict[str, Any]]:
+    """The lines of a log that are JSON. The last one may still be on its way: without its end it does not count."""
+    whole = log.rpartition(b"\n")[0]
+    return [json.loads(line) for line in whole.splitlines() if line.startswith(b"{")]
 
 
 @contextmanager
@@ -108,7 +119,7 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int, opener: 
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with {process.returncode} while starting")
-        found = re.search(rb"https?://[\w.\-\[\]:]+:\d+[^\s\"']*", log.read_bytes()[start:])
+        found = re.search(rb"https?://[\w.\-\[\]:]+:\d+[^\s\"']*(?=\s)", log.read_bytes()[start:])
         if found:
             url = found[0].decode().rstrip("/")
             answer = _readiness(url, opener)

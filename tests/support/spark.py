@@ -122,8 +122,7 @@ class Lake:
         # A line is written after its answer was sent. Whoever is answered after that finds it there.
         with urllib.request.urlopen(f"{self.server.url}/livez") as answer:
             answer.read()
-        lines = self.server.log.read_bytes()[since:].splitlines()
-        return [line for text in lines if text.startswith(b"{") and "status" in (line := orjson.loads(text))]
+        return [line for line in self.server.lines(since) if "status" in line]
 
     def log_position(self) -> int:
         return self.server.log.stat().st_size

@@ -17,9 +17,10 @@ from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.errors import Contended
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell
+from lakepact.kernel.model import Cell, Value
 
 _MOST_REMEMBERED: Final = 100_000
+_MOST_POINTERS: Final = 1_000
 _ATTEMPTS: Final = 10
 
 
@@ -42,30 +43,33 @@ class TableAt:
 class Names:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._ids: OrderedDict[Identifier, tuple[Kind, str]] = OrderedDict()
+        self._known: OrderedDict[Identifier, Key] = OrderedDict()
+        """The pointers that names stood for when somebody last looked."""
+
+        self._pointers: dict[Key, tuple[Value, Pointer]] = {}
 
     async def find(self, cells: Reads, identifier: Identifier) -> Pointer | None:
         """What this name stands for, a table or a view."""
-        known = self._ids.get(identifier)
+        known = self._known.get(identifier)
         if known is not None:
-            [cell] = await cells.read(self._pointer_key(*known))
-            pointer = Pointer.of(cell)
+            [cell] = await cells.read(known)
+            pointer = self._pointer_in(cell)
             if pointer is not None and pointer.identifier == identifier:
                 # While the cell was read, others may have found that the name has moved on.
-                if identifier in self._ids:
-                    self._ids.move_to_end(identifier)
+                if identifier in self._known:
+                    self._known.move_to_end(identifier)
                 return pointer
-            self._ids.pop(identifier, None)
+            self._known.pop(identifier, None)
         read = cells.read
         for _ in range(_ATTEMPTS):
             [name] = await read(self._keys.name(identifier))
             if name.value is None:
                 return None
-            kind, uuid = Kind(name.value["kind"]), str(name.value["id"])
-            [cell] = await read(self._pointer_key(kind, uuid))
+            key = self._pointer_key(Kind(name.value["kind"]), str(name.value["id"]))
+            [cell] = await read(key)
             pointer = Pointer.of(cell)
             if pointer is not None and pointer.identifier == identifier:
-                self._remember(identifier, kind, uuid)
+                self._remember(identifier, key)
                 return pointer
             # It was renamed or dropped between the two looks.
             read = cells.read_again
@@ -94,10 +98,10 @@ class Names:
         """
         wanted = list(dict.fromkeys(identifiers))
         for _ in range(_ATTEMPTS):
-            unknown = [one for one in wanted if one not in self._ids]
+            unknown = [one for one in wanted if one not in self._known]
             if unknown:
                 await self._learn(cells, unknown)
-            keys = [self._pointer_key(*self._ids[one]) for one in wanted]
+            keys = [self._known[one] for one in wanted]
             found = dict(zip(wanted, await cells.read_again(*keys), strict=True))
             moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
@@ -108,7 +112,7 @@ class Names:
                 }
                 return [at[one] for one in identifiers]
             for one in moved:
-                self._ids.pop(one, None)
+                self._known.pop(one, None)
         raise Contended("the tables keep being renamed; send the request again")
 
     async def _learn(self, cells: Reads, identifiers: Sequence[Identifier]) -> None:
@@ -117,7 +121,7 @@ class Names:
         for identifier, cell in zip(identifiers, names, strict=True):
             if cell.value is None or cell.value["kind"] != Kind.TABLE:
                 raise missing(identifier, Kind.TABLE)
-            self._remember(identifier, Kind.TABLE, str(cell.value["id"]))
+            self._remember(identifier, self._keys.table(str(cell.value["id"])))
 
     async def namespace(self, cells: Reads, namespace: Sequence[str]) -> dict[str, Any]:
         """The value of a namespace's cell."""
@@ -128,8 +132,7 @@ class Names:
 
     def likely_key(self, identifier: Identifier) -> Key | None:
         """The pointer that this name stood for when somebody last looked. It may have moved on."""
-        known = self._ids.get(identifier)
-        return None if known is None else self._pointer_key(*known)
+        return self._known.get(identifier)
 
     def pointer_key(self, pointer: Pointer) -> Key:
         return self._pointer_key(pointer.kind, pointer.id)
@@ -143,10 +146,23 @@ class Names:
             case Kind.DELTA:
                 return self._keys.delta(uuid)
 
-    def _remember(self, identifier: Identifier, kind: Kind, uuid: str) -> None:
-        self._ids[identifier] = kind, uuid
-        if len(self._ids) > _MOST_REMEMBERED:
-            self._ids.popitem(last=False)
+    def _pointer_in(self, cell: Cell) -> Pointer | None:
+        """A store may show the same value again and again: then it is the same pointer."""
+        if cell.value is None:
+            return None
+        seen = self._pointers.get(cell.key)
+        if seen is not None and seen[0] is cell.value:
+            return seen[1]
+        pointer = Pointer.from_json(cell.value)
+        if len(self._pointers) >= _MOST_POINTERS:
+            self._pointers.clear()
+        self._pointers[cell.key] = cell.value, pointer
+        return pointer
+
+    def _remember(self, identifier: Identifier, key: Key) -> None:
+        self._known[identifier] = key
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
 
 
 def _goes_by(cell: Cell, identifier: Identifier) -> bool:

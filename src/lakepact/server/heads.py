@@ -11,9 +11,9 @@ import asyncio
 from typing import ClassVar
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lakepact.server.http import Response, error_response
+from lakepact.server.whole_answers import WholeAnswers
 
 _log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ class _TooLarge(Exception):
     """Stops the parser; uvicorn takes it for what a parser says."""
 
 
-class HeadsWithinBounds(HttpToolsProtocol):
+class HeadsWithinBounds(WholeAnswers):
     """For `uvicorn.Config(http=…)`; see `heads_within`."""
 
     max_bytes: ClassVar[int]
@@ -120,7 +120,7 @@ class HeadsWithinBounds(HttpToolsProtocol):
             self._timer = None
 
 
-def heads_within(max_bytes: int, seconds: float, *, idle_s: float) -> type[HttpToolsProtocol]:
+def heads_within(max_bytes: int, seconds: float, *, idle_s: float) -> type[WholeAnswers]:
     """The protocol with these bounds: for a head from its first byte, and for a connection without any."""
 
     class BoundedHeads(HeadsWithinBounds):

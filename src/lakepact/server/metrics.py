@@ -26,13 +26,13 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from lakepact.server.request_counts import CountedHere, CountedInFiles, RequestCounts
+
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
 UNMATCHED: Final = "unmatched"
 """The operation of a request that no route wanted."""
 
-_STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
-_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _MILLISECONDS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 _MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
 """Numbers of tables as values of a label, and the largest number of each."""
@@ -52,25 +52,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._all_requests = Counter(
-            "lakepact_requests",
-            "Requests answered, by operation and class of status.",
-            ["operation", "status_class"],
-            registry=self.registry,
-        )
-        self._all_seconds = Histogram(
-            "lakepact_request_seconds",
-            "How long requests took, by operation.",
-            ["operation"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._open = Gauge(
-            "lakepact_open_requests",
-            "Requests that are being served now.",
-            multiprocess_mode="livesum",
-            registry=self.registry,
-        )
+        self._requests: RequestCounts = (CountedInFiles if _are_several() else CountedHere)(self.registry)
+        self.request_began = self._requests.began
+        self.request_ended = self._requests.ended
         commits = Counter(
             "lakepact_commits",
             "Commits by outcome: applied, refused or unknown.",
@@ -165,8 +149,6 @@ class Metrics:
             registry=self.registry,
         )
         self._unrecognised = {reason: unrecognised.labels(reason) for reason in _UNRECOGNISED}
-        self._requests: dict[str, list[Counter]] = {}
-        self._seconds: dict[str, Histogram] = {}
         self.operations_are(())
         self._applied, self._refused, self._unknown = map(commits.labels, ("applied", "refused", "unknown"))
         self._hit, self._miss = map(cache.labels, ("hit", "miss"))
@@ -180,18 +162,7 @@ class Metrics:
 
     def operations_are(self, operations: Iterable[str]) -> None:
         """These are all that will ever be counted, beside `unmatched`."""
-        # Children are looked up once, here: a lookup by label costs more than counting.
-        for name in sorted({*operations, UNMATCHED}):
-            self._requests[name] = [self._all_requests.labels(name, kind) for kind in _STATUS_CLASSES]
-            self._seconds[name] = self._all_seconds.labels(name)
-
-    def request_began(self) -> None:
-        self._open.inc()
-
-    def request_ended(self, operation: str, status: int, seconds: float) -> None:
-        self._open.dec()
-        self._requests[operation][status // 100 - 2].inc()
-        self._seconds[operation].observe(seconds)
+        self._requests.operations_are(sorted({*operations, UNMATCHED}))
 
     def commit_applied(self, tables: int) -> None:
         self._applied.inc()
@@ -263,8 +234,13 @@ class Metrics:
         return self._everybody().collect()
 
     def _everybody(self) -> CollectorRegistry:
-        if FOLDER_VARIABLE not in os.environ:
+        if not _are_several():
             return self.registry
         everybody = CollectorRegistry()
         MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
         return everybody
+
+
+def _are_several() -> bool:
+    """Whether there are other processes, whose counts this one tells too."""
+    return FOLDER_VARIABLE in os.environ

@@ -12,7 +12,7 @@ would need another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -27,6 +27,10 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 PREFIX: Final = "{prefix}"
 _VERSION: Final = "v1"
+_MOST_REMEMBERED: Final = 4_096
+"""Paths whose match is at hand: most requests are for tables that were asked for just before."""
+
+_LONGEST_REMEMBERED: Final = 512
 _ESCAPES_NOTHING: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -66,7 +70,7 @@ class Route:
 
 class Match(NamedTuple):
     route: Route
-    params: dict[str, str]
+    params: Mapping[str, str]
     segments: tuple[str, ...]
     raw_path: str
 
@@ -85,6 +89,7 @@ class Router:
     def __init__(self, routes: Iterable[Route], *, base_path: str = "") -> None:
         self._base = base_path.rstrip("/").encode()
         self._root = _Node()
+        self._remembered: dict[tuple[str, bytes], Match] = {}
         self.routes = tuple(routes)
         version = self._root.literals.setdefault(_VERSION, _Node())
         for word in RESERVED_WORDS:
@@ -97,6 +102,17 @@ class Router:
 
     def match(self, method: str, raw_path: bytes) -> Match:
         """The route of this request. Raises `UnknownPath`, `WrongMethod` or `BadPath`, each with what to do."""
+        asked = method, raw_path
+        match = self._remembered.get(asked)
+        if match is None:
+            match = self._found(method, raw_path)
+            if len(raw_path) <= _LONGEST_REMEMBERED:
+                if len(self._remembered) >= _MOST_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[asked] = match
+        return match
+
+    def _found(self, method: str, raw_path: bytes) -> Match:
         if self._base:
             if not raw_path.startswith(self._base) or raw_path[len(self._base) :][:1] not in (b"/", b""):
                 raise UnknownPath(f"nothing is served here; this server's base path is {self._base.decode()}")

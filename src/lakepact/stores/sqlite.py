@@ -86,6 +86,7 @@ class SqliteCells:
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite3.Connection | None = None
         self._reads_here = 0
+        self._seen = sqlite_rows.CellsSeen()
         self._closed = False
         self.delta: DeltaRows = SqliteDelta(self._writer.submit, self._look, clock)
         """The rows of Delta tables, in the same file."""
@@ -328,7 +329,7 @@ class SqliteCells:
                 self._here.execute("PRAGMA query_only = ON")
                 self._reader_connections.append(self._here)
             # One statement is one read transaction: what it sees is of one instant.
-            return sqlite_rows.read_cells(self._here, keys)
+            return sqlite_rows.read_cells(self._here, keys, self._seen.of)
         except sqlite3.Error:
             return None
 

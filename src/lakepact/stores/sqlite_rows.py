@@ -7,8 +7,8 @@ transaction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -17,6 +17,10 @@ from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, CellPage, State, TransactionPage
 from lakepact.stores.sql_codec import RECORD_COLUMNS, StagedCell, Stored, cell_of, key_range
 
+_Row: TypeAlias = tuple[Key, int, str | None, str | None]
+
+_MOST_SEEN: Final = 1_000
+_LONGEST_SEEN: Final = 4_096
 _FEW: Final = 8
 _OF_FEW: Final = [
     f"SELECT key, revision, value, writer FROM cells WHERE key IN ({', '.join('?' * count)})"
@@ -29,10 +33,34 @@ def _json(texts: Iterable[str]) -> str:
     return orjson.dumps(list(texts)).decode()
 
 
-def read_cells(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Cell]:
+class CellsSeen:
+    """Cells as they were read last. A row that is the same to the letter is the same cell, and need not be decoded."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, tuple[_Row, Cell]] = {}
+
+    def of(self, row: _Row) -> Cell:
+        seen = self._seen.get(row[0])
+        if seen is not None and seen[0] == row:
+            return seen[1]
+        cell, text = cell_of(*row), row[2]
+        if text is not None and len(text) <= _LONGEST_SEEN:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[cell.key] = row, cell
+        return cell
+
+
+def _decoded(row: _Row) -> Cell:
+    return cell_of(*row)
+
+
+def read_cells(
+    connection: sqlite3.Connection, keys: Sequence[Key], decoded: Callable[[_Row], Cell] = _decoded
+) -> dict[Key, Cell]:
     if len(keys) == 1:
         rows = connection.execute("SELECT key, revision, value, writer FROM cells WHERE key = ?", (keys[0],)).fetchall()
-        return {keys[0]: cell_of(*rows[0]) if rows else Cell(keys[0])}
+        return {keys[0]: decoded(rows[0]) if rows else Cell(keys[0])}
     if len(keys) <= _FEW:
         # Prepared once for each of these sizes, and a third faster than taking JSON apart.
         rows = connection.execute(_OF_FEW[len(keys)], tuple(keys)).fetchall()
@@ -41,7 +69,7 @@ def read_cells(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key,
             "SELECT key, revision, value, writer FROM cells WHERE key IN (SELECT value FROM json_each(?))",
             (_json(keys),),
         ).fetchall()
-    found = {row[0]: cell_of(*row) for row in rows}
+    found = {row[0]: decoded(row) for row in rows}
     return {key: found.get(key) or Cell(key) for key in keys}
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from lakepact.errors import Contended, FormatTooNew, KeyReused, StoreUnavailable, StoreUnsuitable, Unreadable
-from lakepact.kernel.model import Committed, Conflict, Transaction
+from lakepact.kernel.identity import uuid7
+from lakepact.kernel.model import Committed, Conflict, Transaction, Write
 from lakepact.kernel.ports import CellStore
 from lakepact.runtime import SystemRng
 from lakepact.stores.sql_format import FORMAT, NEWEST_READABLE
@@ -55,6 +56,26 @@ async def test_p6_a_caller_that_only_reads_does_not_keep_others_from_their_turn(
             break
         await file_world.store.read([A])
     assert other.done()
+
+
+async def test_a_cell_that_has_not_changed_is_not_decoded_again_and_one_changed_elsewhere_is(
+    file_world: World,
+) -> None:
+    other = await file_world.open()
+    for number in range(3):
+        await file_world.put({A: {"n": number}}, other if number % 2 else None)
+        [first, again] = [await file_world.cell(A) for _ in range(2)]
+        assert first is again
+        assert (first.revision, first.value) == (number + 1, {"n": number})
+
+
+async def test_what_is_in_the_file_counts_and_not_what_is_remembered_of_its_revision(path: Path) -> None:
+    async with _opened(path) as store:
+        await store.commit(Transaction(uuid7(SteeredClock().now_ms(), 1), "hash", (Write(A, 0, {"n": 1}),)))
+        assert (await store.read([A]))[A].value == {"n": 1}
+        with sqlite3.connect(path) as connection:
+            connection.execute("""UPDATE cells SET value = '{"n":7}' WHERE key = ?""", (A,))
+        assert (await store.read([A]))[A].value == {"n": 7}
 
 
 # --- several processes ---

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lakepact.server.metrics import Metrics
+from lakepact.server.request_counts import CountedHere, CountedInFiles
 
 
 def documented(root: Path) -> dict[str, tuple[str, str, str]]:
@@ -60,3 +62,23 @@ def test_the_text_shows_every_label_from_the_start() -> None:
     families = {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}
     shown = {tuple(sample.labels.values()) for sample in families["lakepact_requests"].samples}
     assert shown == {(name, f"{kind}xx") for name in ("loadTable", "unmatched") for kind in (2, 3, 4, 5)}
+
+
+def test_requests_counted_quickly_or_in_files_are_the_same_text() -> None:
+    texts = []
+    for counted in (CountedHere, CountedInFiles):
+        registry = CollectorRegistry()
+        counts = counted(registry)
+        counts.operations_are(["loadTable", "updateTable"])
+        for operation, status, seconds in (
+            ("loadTable", 200, 0.0),
+            ("loadTable", 304, 0.001),
+            ("loadTable", 404, 0.0011),
+            ("updateTable", 499, 2.5),
+            ("updateTable", 503, 31.0),
+        ):
+            counts.began()
+            counts.ended(operation, status, seconds)
+        counts.began()
+        texts.append(sorted(generate_latest(registry).decode().splitlines()))
+    assert texts[0] == texts[1]

@@ -34,7 +34,7 @@ ROUTES = [
 
 def found(path: str, method: str = "GET", base_path: str = "") -> tuple[str, dict[str, str]]:
     match = Router(ROUTES, base_path=base_path).match(method, path.encode())
-    return match.route.template, match.params
+    return match.route.template, dict(match.params)
 
 
 TABLE = "/v1/{prefix}/namespaces/{namespace}/tables/{table}"
@@ -143,3 +143,21 @@ def test_no_warehouse_is_called_by_a_reserved_word(word: str) -> None:
 def test_the_docs_name_every_reserved_word(root: Path) -> None:
     section = (root / "docs" / "operations.md").read_text().split("### Warehouses", 1)[1].split("```", 1)[0]
     assert set(re.findall(r"`([a-z][a-z-]+)`", section)) == RESERVED_WORDS
+
+
+def test_a_path_asked_for_again_is_the_same_match_and_another_method_another_one() -> None:
+    router = Router(ROUTES)
+    path = b"/v1/main/namespaces/a/tables/t"
+    assert router.match("GET", path) is router.match("GET", path)
+    assert router.match("HEAD", path).route.method == "HEAD"
+    with pytest.raises(WrongMethod):
+        router.match("DELETE", path)
+
+
+def test_paths_that_are_long_or_many_are_not_all_remembered() -> None:
+    router = Router(ROUTES)
+    long = b"/v1/main/namespaces/a/tables/" + b"t" * 10_000
+    assert router.match("GET", long) is not router.match("GET", long)
+    for number in range(10_000):
+        router.match("GET", b"/v1/main/namespaces/a/tables/%d" % number)
+    assert len(router._remembered) <= 4_096

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote, unquote_to_bytes
 
@@ -137,10 +138,15 @@ class Door:
         return [segment for number, segment in enumerate(segments) if number != 1 or "prefix" not in request.params]
 
     def _levels(self, raw: str) -> tuple[str, ...]:
-        if self.separator.upper() != UNIT_SEPARATOR:
-            raw = raw.replace(self.separator, UNIT_SEPARATOR).replace(unquote(self.separator), UNIT_SEPARATOR)
-        levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
-        return tuple(part for level in levels for part in level.split("\x1f"))
+        return _levels(raw, self.separator)
+
+
+@lru_cache(maxsize=1_024)
+def _levels(raw: str, separator: str) -> tuple[str, ...]:
+    if separator.upper() != UNIT_SEPARATOR:
+        raw = raw.replace(separator, UNIT_SEPARATOR).replace(unquote(separator), UNIT_SEPARATOR)
+    levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
+    return tuple(part for level in levels for part in level.split("\x1f"))
 
 
 def default_warehouse(catalogs: Mapping[str, Catalog], default: str, principal: Principal) -> str:
