@@ -22,10 +22,9 @@ _Row: TypeAlias = tuple[Key, int, str | None, str | None]
 _MOST_SEEN: Final = 1_000
 _LONGEST_SEEN: Final = 4_096
 _FEW: Final = 8
-_OF_FEW: Final = [
-    f"SELECT key, revision, value, writer FROM cells WHERE key IN ({', '.join('?' * count)})"
-    for count in range(_FEW + 1)
-]
+_ONE: Final = "SELECT key, revision, value, writer FROM cells WHERE key = ?"
+_OF_FEW: Final = [" UNION ALL ".join([_ONE] * count) for count in range(_FEW + 1)]
+"""One statement, so one instant; and quicker than a list of keys, of which SQLite makes a table first."""
 
 
 def _json(texts: Iterable[str]) -> str:
@@ -58,12 +57,13 @@ def _decoded(row: _Row) -> Cell:
 def read_cells(
     connection: sqlite3.Connection, keys: Sequence[Key], decoded: Callable[[_Row], Cell] = _decoded
 ) -> dict[Key, Cell]:
-    if len(keys) == 1:
-        rows = connection.execute("SELECT key, revision, value, writer FROM cells WHERE key = ?", (keys[0],)).fetchall()
-        return {keys[0]: decoded(rows[0]) if rows else Cell(keys[0])}
+    if not keys:
+        return {}
     if len(keys) <= _FEW:
         # Prepared once for each of these sizes, and a third faster than taking JSON apart.
         rows = connection.execute(_OF_FEW[len(keys)], tuple(keys)).fetchall()
+        if len(rows) == len(keys):
+            return {row[0]: decoded(row) for row in rows}
     else:
         rows = connection.execute(
             "SELECT key, revision, value, writer FROM cells WHERE key IN (SELECT value FROM json_each(?))",
