@@ -66,7 +66,7 @@ suites = $(patsubst %,tests/interop/test_%.py,$(1))
 WITH_ONE_SPARK := $(call suites,audit_spark authentication java_transaction overlay_engines spark spark_conflicts)
 WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_credentials pipeline_guides \
 	spark_transactions spark_delta delta_log_spark mirrors orphans fold_against_java pipeline_projects \
-	pipeline_positions pipeline_command) tests/acceptance/test_ui_browser.py
+	pipeline_positions pipeline_command spark_tls) tests/acceptance/test_ui_browser.py
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
