@@ -21,6 +21,8 @@ from lakepact.kernel.model import Cell, Value
 
 _MOST_REMEMBERED: Final = 100_000
 _MOST_POINTERS: Final = 1_000
+"""As many as a store keeps the values of."""
+
 _ATTEMPTS: Final = 10
 
 
@@ -47,6 +49,7 @@ class Names:
         """The pointers that names stood for when somebody last looked."""
 
         self._pointers: dict[Key, tuple[Value, Pointer]] = {}
+        """What the values were that were seen last, and what they say."""
 
     async def find(self, cells: Reads, identifier: Identifier) -> Pointer | None:
         """What this name stands for, a table or a view."""
@@ -101,7 +104,10 @@ class Names:
             unknown = [one for one in wanted if one not in self._known]
             if unknown:
                 await self._learn(cells, unknown)
-            keys = [self._known[one] for one in wanted]
+            keys = [key for one in wanted if (key := self._known.get(one)) is not None]
+            if len(keys) < len(wanted):
+                # Others have found just now that a name has moved on.
+                continue
             found = dict(zip(wanted, await cells.read_again(*keys), strict=True))
             moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
@@ -154,8 +160,8 @@ class Names:
         if seen is not None and seen[0] is cell.value:
             return seen[1]
         pointer = Pointer.from_json(cell.value)
-        if len(self._pointers) >= _MOST_POINTERS:
-            self._pointers.clear()
+        if seen is None and len(self._pointers) >= _MOST_POINTERS:
+            del self._pointers[next(iter(self._pointers))]
         self._pointers[cell.key] = cell.value, pointer
         return pointer
 

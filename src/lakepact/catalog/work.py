@@ -10,6 +10,7 @@ with the same key get it from there.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -238,7 +239,7 @@ class Worker:
         `StoreUnavailable` (nothing happened yet), or `OutcomeUnknown`.
         """
         deadline = self._clock.monotonic_s() + self._deadline_s
-        if call.keyed and (done := await self._earlier(call)) is not None:
+        if call.keyed and (done := await self._earlier(call, deadline)) is not None:
             return done
         rows = PlannedRows(self._rows, call.transaction_id, call.request_hash, discards=True)
         for attempt in range(_ATTEMPTS):
@@ -275,9 +276,9 @@ class Worker:
         now = await self.store.read(draft.writes)
         return any(cell.revision != draft.seen[key].revision for key, cell in now.items())
 
-    async def _earlier(self, call: Call) -> Done | None:
+    async def _earlier(self, call: Call, deadline: float) -> Done | None:
         """What became of this key when it was used before; None if it is free, or may try again."""
-        for attempt in range(_ATTEMPTS):
+        for attempt in itertools.count():
             record = await self.store.lookup(call.transaction_id)
             if record is None:
                 return None
@@ -286,6 +287,8 @@ class Worker:
                 case State.COMMITTED | State.FAILED:
                     return replay(record)
                 case State.PREPARING if record.lease_ms is not None and self._clock.now_ms() < record.lease_ms:
+                    if self._clock.monotonic_s() > deadline:
+                        raise in_flight(call)
                     await self._clock.sleep(self._pause(attempt))
                 case State.ABORTED:
                     raise KeyReused(
@@ -294,7 +297,7 @@ class Worker:
                 case _:
                     # Free again, or whoever was at it has gone: the kernel takes over from there.
                     return None
-        return None
+        raise AssertionError("it is asked for until it is told")
 
     async def _refuse(self, call: Call, refusal: Refusal) -> Done:
         self._watch.refused()

@@ -183,7 +183,7 @@ class Caller:
             return _Missed(str(error), heard=False)
         except Lost as error:
             return _Missed(str(error), heard=True)
-        return _judged(answer)
+        return _judged(answer, method)
 
     def _exchanged(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
         """The answer to the request with a token; to the request with a newer one, if that was refused."""
@@ -201,16 +201,13 @@ def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _judged(answer: Answer) -> Answer | _Missed:
+def _judged(answer: Answer, method: str) -> Answer | _Missed:
     """Raises `Refused` for an answer that says no."""
     status = answer.status
+    if status < 300:
+        return answer if status == 204 or _is_document(answer) else _from_another(answer)
     if status < 400:
-        kind = answer.headers.get("content-type", "").partition(";")[0]
-        if status < 300 and (not answer.body or kind in ("", "application/json")):
-            return answer
-        # Somebody in between answered, with a page for people; whether the request was passed on, nobody knows.
-        what = " ".join(filter(None, (str(status), kind, answer.headers.get("location"))))
-        return _Missed(f"no Lakepact server answers {what}: look at the address, and at what is in between", heard=True)
+        return _from_another(answer)
     if status == 429 or status == 503:
         # A server of ours says when to come back. Somebody in between who does not may have passed the request on.
         after = answer.headers.get("retry-after", "")
@@ -218,22 +215,51 @@ def _judged(answer: Answer) -> Answer | _Missed:
         return _Missed(_said(answer), heard=not asked and status == 503, pause_s=float(after) if asked else 0.0)
     if status >= 500 and status != 501:
         return _Missed(_said(answer), heard=True, failure=status == 500)
+    # A gateway that says who may not ask passes nothing on. And an answer to HEAD has no body to know it by.
+    if not _error(answer) and status not in (401, 403) and method != "HEAD":
+        return _from_another(answer)
     raise _refused(answer)
 
 
+def _is_document(answer: Answer) -> bool:
+    try:
+        return answer.kind == "application/json" and isinstance(answer.json(), dict)
+    except ValueError:
+        return False
+
+
+def _from_another(answer: Answer) -> _Missed:
+    """Somebody in between answered, with a page for people. Whether the request was passed on, nobody knows; that the
+    next one fares better is not likely."""
+    where = answer.headers.get("location", "").partition("?")[0][:200]
+    shown = where or answer.body[:200].decode(errors="replace")
+    what = " ".join(filter(None, (str(answer.status), answer.kind, shown)))
+    return _Missed(
+        f"something that is not a Lakepact server answered: {what}. Correct the address, or ask who runs the proxy",
+        heard=True,
+        failure=True,
+    )
+
+
 def _refused(answer: Answer) -> Refused:
-    return refused(answer.status, _error(answer))
+    return refused(answer.status, _error(answer) or _page(answer))
+
+
+def _page(answer: Answer) -> Mapping[str, Any]:
+    """What is no document is shown as it is."""
+    return {"message": answer.body[:500].decode(errors="replace")} if answer.body else {}
 
 
 def _said(answer: Answer) -> str:
-    error = _error(answer)
+    error = _error(answer) or _page(answer)
     return f"the server answered {answer.status} {error.get('type', '')}: {error.get('message', '')}".rstrip(": ")
 
 
 def _error(answer: Answer) -> Mapping[str, Any]:
+    """What an error document says; nothing if there is none."""
     try:
         document = answer.json()
     except ValueError:
-        return {"message": answer.body[:500].decode(errors="replace")} if answer.body else {}
+        return {}
     error = document.get("error") if isinstance(document, dict) else None
     return error if isinstance(error, dict) else {}

@@ -45,15 +45,25 @@ class Lost(Exception):
     """The request may have been heard, and no whole answer came back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
 
+    _document: Any = field(default=None, init=False, repr=False, compare=False)
+
     def json(self) -> Any:
-        return orjson.loads(self.body)
+        """The body as a document, taken apart once."""
+        if self._document is None:
+            self._document = orjson.loads(self.body)
+        return self._document
+
+    @property
+    def kind(self) -> str:
+        """The media type, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class Transport(Protocol):
@@ -144,10 +154,10 @@ class HttpTransport:
         except BaseException:
             connection.close()
             raise
-        cut = _why_not_whole(response, len(content))
+        cut = _why_not_whole(response, content)
         if cut is not None:
             connection.close()
-            raise Lost(f"the answer of {self._host}:{connection.port} {cut}")
+            raise Lost(f"the answer of {self._host}:{connection.port}, {response.status}, {cut}")
         if response.will_close:
             connection.close()
         else:
@@ -162,16 +172,27 @@ class HttpTransport:
         connection.close()
 
 
-def _why_not_whole(response: http.client.HTTPResponse, received: int) -> str | None:
+def _why_not_whole(response: http.client.HTTPResponse, content: bytes) -> str | None:
     """`http.client` takes the end of a connection for the end of the headers, and of a body that is read up to a limit.
     But a server that was killed while it answered has not said all of it."""
-    if received >= _MOST_BYTES:
-        return f"is larger than {_MOST_BYTES:,} bytes"
+    if len(content) >= _MOST_BYTES:
+        return f"has {_MOST_BYTES:,} bytes or more"
     if response.chunked:
         return None
     if response.length is None:
-        return "does not say where it ends, so nobody can tell whether all of it has come"
+        if _is_object(content):
+            # Some proxies end every answer by closing. A part of an object is none.
+            return None
+        said = content[:200].decode(errors="replace")
+        return f"does not say where it ends, so nobody can tell whether all of it has come: {said!r}"
     return "was cut short" if response.length else None
+
+
+def _is_object(content: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(content), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _said(error: BaseException) -> str:

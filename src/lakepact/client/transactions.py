@@ -209,7 +209,7 @@ class Transactions:
         info = TransactionInfo.from_json(answer.json())
         match info.state:
             case "committed":
-                return Answer(200, _result(answer))
+                return Answer(200, orjson.dumps(answer.json().get("result") or {}))
             case "failed":
                 raise info.error or Conflict(f"transaction {transaction_id} failed: nothing of it was applied")
             case "aborted":
@@ -239,10 +239,6 @@ def published_of(result: Mapping[str, Any]) -> tuple[Published, ...]:
     return tuple(
         Published(identifier_of(one["identifier"]), one["metadata-location"]) for one in result.get("results") or ()
     )
-
-
-def _result(answer: Answer) -> bytes:
-    return orjson.dumps(answer.json().get("result") or {})
 
 
 def _ended_as(info: TransactionInfo) -> TransactionClosed:

@@ -160,7 +160,8 @@ class CellStore(Protocol):
     async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
         """One consistent cut: all these cells as they were at one instant after the call began.
 
-        A key that never existed is a `Cell` with revision 0. Raises `Contended` if no cut could be had in time.
+        A key that never existed is a `Cell` with revision 0. Values may be shared with whoever else reads them, and are
+        not to be changed. Raises `Contended` if no cut could be had in time.
         """
         ...
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -31,6 +32,8 @@ _MOST_REMEMBERED: Final = 4_096
 """Paths whose match is at hand: most requests are for tables that were asked for just before."""
 
 _LONGEST_REMEMBERED: Final = 512
+"""Bytes. Most paths have far fewer, and strangers may send more."""
+
 _ESCAPES_NOTHING: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -108,7 +111,7 @@ class Router:
             match = self._found(method, raw_path)
             if len(raw_path) <= _LONGEST_REMEMBERED:
                 if len(self._remembered) >= _MOST_REMEMBERED:
-                    self._remembered.clear()
+                    del self._remembered[next(iter(self._remembered))]
                 self._remembered[asked] = match
         return match
 
@@ -136,7 +139,8 @@ class Router:
                 raise UnknownPath(f"there is no {_short(path)} here; GET /v1/config lists the endpoints")
             raise WrongMethod(f"{_short(path)} does not answer to {method}, only to {node.allowed}", node.allowed)
         route, names = found
-        return Match(route, dict(zip(names, values, strict=True)), segments, path)
+        # Whoever asks for the same path gets the same match.
+        return Match(route, MappingProxyType(dict(zip(names, values, strict=True))), segments, path)
 
     def _add(self, segments: list[str], route: Route) -> None:
         node = self._root

@@ -7,13 +7,16 @@ for a head that it can do nothing with. Here the head waits for what follows it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+_LITTLE_BYTES: Final = 65_536
+"""A body up to this is copied behind its head. What is copied of a larger one would cost more than it saves."""
 
-class HeadWaits:
-    """A transport. It keeps the head of an answer until the body, the end of the answer or that of the connection."""
+
+class PatientTransport:
+    """It keeps the head of an answer until the body, the end of the answer or that of the connection."""
 
     __slots__ = ("_head", "_transport")
 
@@ -27,7 +30,11 @@ class HeadWaits:
     def write(self, data: bytes) -> None:
         if self._head is not None:
             head, self._head = self._head, None
-            self._transport.writelines((head, data))
+            if len(data) <= _LITTLE_BYTES:
+                self._transport.write(head + data)
+            else:
+                self._transport.write(head)
+                self._transport.write(data)
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
             # 100 Continue is no head of an answer: the client waits for it.
             self._head = data
@@ -48,10 +55,10 @@ class WholeAnswers(HttpToolsProtocol):
     """For `uvicorn.Config(http=…)`."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._answers = HeadWaits(transport)
-        super().connection_made(cast("asyncio.Transport", self._answers))
+        self._patient = PatientTransport(transport)
+        super().connection_made(cast("asyncio.Transport", self._patient))
 
     def on_response_complete(self) -> None:
         # An answer to HEAD has no body.
-        self._answers.flush()
+        self._patient.flush()
         super().on_response_complete()

@@ -21,6 +21,8 @@ _Row: TypeAlias = tuple[Key, int, str | None, str | None]
 
 _MOST_SEEN: Final = 1_000
 _LONGEST_SEEN: Final = 4_096
+"""Characters of a value. Pointers, which are asked for most, have some hundreds."""
+
 _FEW: Final = 8
 _ONE: Final = "SELECT key, revision, value, writer FROM cells WHERE key = ?"
 _OF_FEW: Final = [" UNION ALL ".join([_ONE] * count) for count in range(_FEW + 1)]
@@ -44,8 +46,8 @@ class CellsSeen:
             return seen[1]
         cell, text = cell_of(*row), row[2]
         if text is not None and len(text) <= _LONGEST_SEEN:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
+            if seen is None and len(self._seen) >= _MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
             self._seen[cell.key] = row, cell
         return cell
 

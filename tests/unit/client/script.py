@@ -78,12 +78,13 @@ class StillMachine:
 
 LOST = Lost("the connection was lost")
 NOT_SENT = NotSent("no connection")
-OK = Answer(200, b"{}")
+JSON = {"content-type": "application/json"}
+OK = Answer(200, b"{}", JSON)
 BUSY = Answer(503, b"{}", {"retry-after": "2"})
 
 
 def document(body: Any, status: int = 200) -> Answer:
-    return Answer(status, json.dumps(body).encode())
+    return Answer(status, json.dumps(body).encode(), JSON)
 
 
 def refusal(status: int, type: str, message: str = "no", **details: Any) -> Answer:

@@ -6,7 +6,7 @@ import pytest
 
 from lakepact.client import Conflict, NotFound, Refused, Retry, Unauthorized, Unavailable, Unknown
 from lakepact.client.http import Answer
-from tests.unit.client.script import BUSY, LOST, NOT_SENT, OK, Reply, Script, StillMachine, caller, refusal
+from tests.unit.client.script import BUSY, JSON, LOST, NOT_SENT, OK, Reply, Script, StillMachine, caller, refusal
 
 WITHOUT_A_WORD = Answer(503)
 
@@ -105,6 +105,36 @@ def test_a_conflict_names_the_tables_that_had_moved() -> None:
     assert raised.value.server_type == "CommitFailedException"
 
 
-def test_an_error_that_is_no_document_is_shown_as_it_is() -> None:
-    with pytest.raises(Refused, match="<html>teapot"):
-        caller(Script([Answer(418, b"<html>teapot</html>")])).read("a")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(404, b"default backend - 404", {"content-type": "text/plain"}),
+        Answer(404, b'{"message": "no route"}', JSON),
+        Answer(413, b"<html>too large</html>", {"content-type": "text/html"}),
+        Answer(202, b"", {"content-type": "text/html"}),
+        Answer(200, b"<html>"),
+        Answer(200, b"{", JSON),
+        Answer(301, b"", {"location": "https://login.test/?token=s3cret"}),
+    ],
+)
+def test_what_no_server_of_ours_says_is_no_answer_and_shown_as_it_is(answer: Answer) -> None:
+    script = Script([LOST, *[answer] * 9])
+    with pytest.raises(Unknown, match=f"not a Lakepact server answered: {answer.status}") as raised:
+        caller(script).change("POST", "a")
+    assert "s3cret" not in str(raised.value)
+    assert len(script.sent) == 4, "it is not likely to get better"
+    with pytest.raises(Unavailable, match="Correct the address"):
+        caller(Script([answer] * 9)).read("a")
+
+
+def test_a_gateway_may_say_who_may_not_ask_and_one_that_asks_for_existence_gets_no_words() -> None:
+    for status in (401, 403):
+        with pytest.raises(Refused, match="Jwt is expired"):
+            caller(Script([Answer(status, b"Jwt is expired", {"content-type": "text/plain"})])).change("POST", "a")
+    with pytest.raises(NotFound):
+        caller(Script([Answer(404)])).read("a", method="HEAD")
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON ; charset=utf-8"])
+def test_a_media_type_may_be_spelled_in_any_way(kind: str) -> None:
+    assert caller(Script([Answer(200, b"{}", {"content-type": kind})])).read("a").json() == {}

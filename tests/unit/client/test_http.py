@@ -21,6 +21,7 @@ IN_CHUNKS = (
     + b"\r\n0\r\n\r\n"
 )
 WITHOUT_END = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + BODY
+A_PAGE = b"HTTP/1.0 403 Forbidden\r\ncontent-type: text/plain\r\n\r\ndenied by policy"
 
 
 @contextmanager
@@ -31,8 +32,7 @@ def answering(answers: list[bytes]) -> Iterator[HttpTransport]:
         for answer in answers:
             connection, _ = listener.accept()
             with connection:
-                while b"\r\n\r\n" not in connection.recv(65_536):
-                    pass
+                connection.recv(65_536)
                 connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -59,8 +59,17 @@ def test_a_whole_answer_is_one_though_the_server_is_gone_after_it(answer: bytes)
         assert transport.exchange("POST", "/", {}, None).body == BODY
 
 
-def test_an_answer_without_an_end_cannot_be_told_from_one_that_was_cut() -> None:
-    with answering([WITHOUT_END]) as transport, pytest.raises(Lost, match="does not say where it ends"):
+def test_an_answer_without_an_end_is_whole_if_it_is_a_document() -> None:
+    cuts = [WITHOUT_END[:end] for end in range(len(WITHOUT_END))]
+    with answering([*cuts, WITHOUT_END]) as transport:
+        for _ in cuts:
+            with pytest.raises(Lost):
+                transport.exchange("GET", "/", {}, None)
+        assert transport.exchange("GET", "/", {}, None).body == BODY
+
+
+def test_a_page_without_an_end_is_lost_and_shown() -> None:
+    with answering([A_PAGE]) as transport, pytest.raises(Lost, match=r"403, does not say .* 'denied by policy'"):
         transport.exchange("GET", "/", {}, None)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-import orjson
 import pytest
 
 from lakepact.client import Place, Unauthorized, Unavailable
@@ -14,7 +13,7 @@ from lakepact.client.caller import Caller
 from lakepact.client.http import Answer, Lost, NotSent
 from lakepact.client.token import Credential, FixedToken, TokenInFile, given_token, source_of, text_of
 from lakepact.errors import InvalidSetting
-from tests.unit.client.script import StillMachine
+from tests.unit.client.script import OK, StillMachine, document, refusal
 
 OLD, NEW = "lakepact_old", "lakepact_new"
 
@@ -38,11 +37,11 @@ class Server:
             self.forms.append(dict(parse_qsl((body or b"").decode())))
             self.given += 1
             self.good = f"given{self.given}"
-            return Answer(200, orjson.dumps({"access_token": self.good, "token_type": "bearer", "expires_in": 100}))
+            return document({"access_token": self.good, "token_type": "bearer", "expires_in": 100})
         self.seen.append(headers.get("Authorization"))
         if headers.get("Authorization") == f"Bearer {self.good}":
-            return Answer(200, b"{}")
-        return Answer(401, b'{"error": {"message": "who?", "type": "NotAuthorizedException", "code": 401}}')
+            return OK
+        return refusal(401, "NotAuthorizedException", "who?")
 
     def close(self) -> None: ...
 

@@ -22,6 +22,8 @@ from lakepact.server.rest.errors import NoSuchWarehouse
 KEY_HEADER: Final = "Idempotency-Key"
 TRANSACTION: Final = "X-Lakepact-Transaction"
 UNIT_SEPARATOR: Final = "%1F"
+_LONGEST_AT_HAND: Final = 512
+"""Characters of a namespace that is kept taken apart: most have far fewer, and strangers may send more."""
 
 
 class Door:
@@ -138,15 +140,17 @@ class Door:
         return [segment for number, segment in enumerate(segments) if number != 1 or "prefix" not in request.params]
 
     def _levels(self, raw: str) -> tuple[str, ...]:
-        return _levels(raw, self.separator)
+        return _levels_at_hand(raw, self.separator) if len(raw) <= _LONGEST_AT_HAND else _levels(raw, self.separator)
 
 
-@lru_cache(maxsize=1_024)
 def _levels(raw: str, separator: str) -> tuple[str, ...]:
     if separator.upper() != UNIT_SEPARATOR:
         raw = raw.replace(separator, UNIT_SEPARATOR).replace(unquote(separator), UNIT_SEPARATOR)
     levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
     return tuple(part for level in levels for part in level.split("\x1f"))
+
+
+_levels_at_hand = lru_cache(maxsize=1_024)(_levels)
 
 
 def default_warehouse(catalogs: Mapping[str, Catalog], default: str, principal: Principal) -> str:
