@@ -1,6 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
-# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes; they often wait, so
-# four are right for two cores).
+# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes beside the one that has
+# Spark; they often wait, so three are right for two cores).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
