@@ -58,16 +58,21 @@ def verdict(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer
     return _SAME if ours.changed == java.changed else _ON_PURPOSE
 
 
+def _is_beyond(request: Sequence[JsonObject]) -> bool:
+    return any(update.get("format-version", 0) > names.NEWEST_FORMAT for update in request)
+
+
 def _verdict_on_refusals(base: JsonObject | None, request: Sequence[JsonObject], ours: Answer, java: Answer) -> str:
     if ours.error and java.error:
-        # What is wrong in any case comes first. Java may meet what is only out of date before it looks at defaults.
-        sooner = java.stale and _lacks_default(ours.error) is not None
+        # What is wrong in any case comes first. Java may meet what is only out of date before it looks at defaults, or
+        # because it goes on to a format that we do not know.
+        sooner = java.stale and (_lacks_default(ours.error) is not None or _is_beyond(request))
         assert ours.stale == java.stale or sooner, (
             f"refused as stale by one only: ours {ours.error}, Java's {java.error}"
         )
         return _BOTH_REFUSE
     if ours.error:
-        beyond = any(update.get("format-version", 0) > names.NEWEST_FORMAT for update in request)
+        beyond = _is_beyond(request)
         homeless = base is None and "must say the table's location" in ours.error
         missing = _lacks_default(ours.error)
         early = missing is not None and _count(missing, request) > 1

@@ -121,6 +121,8 @@ BEGIN
             END IF;
             IF p_keys <> '{}' THEN
                 IF {schema}.remembering_{version}() THEN
+                    -- Of several who planned on the same revision only one may keep it: whoever has the rows.
+                    PERFORM FROM {schema}.cells WHERE key = ANY (p_keys) ORDER BY key FOR NO KEY UPDATE;
                     -- A revision names one value for ever: what is kept here is what is replaced below, or nothing is.
                     INSERT INTO {schema}.history (key, revision, value, writer, xid, replaced)
                     SELECT c.key, c.revision, c.value, c.writer, c.xid, v_xid

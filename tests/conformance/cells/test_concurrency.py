@@ -37,6 +37,21 @@ async def test_p2_no_increment_is_lost(world: World) -> None:
     assert (cell.value, cell.revision) == ({"n": 32}, 33)
 
 
+async def test_of_those_who_plan_on_one_revision_one_commits_while_an_open_transaction_remembers(world: World) -> None:
+    handles = [world.store, await world.open()]
+    cells = keys(3, "shared")
+    await world.put({key: {"n": 0} for key in cells})
+    await world.store.begin(world.id())
+    for revision in range(1, 9):
+        # In any order: what is kept of the past is kept by one of them, and nobody waits in a circle.
+        plans = [
+            world.transaction({key: (revision, {"n": revision}) for key in (cells if number % 2 else cells[::-1])})
+            for number in range(6)
+        ]
+        results = await asyncio.gather(*(_commit(handles[number % 2], plan) for number, plan in enumerate(plans)))
+        assert sorted(type(one).__name__ for one in results) == ["Committed"] + ["Conflict"] * 5
+
+
 async def test_p1_an_auditor_never_sees_money_come_or_go(world: World) -> None:
     handles = [world.store, await world.open()]
     accounts = keys(6, "accounts")
