@@ -1,6 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
-# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes beside the one that has
-# Spark; they often wait, so three are right for two cores).
+# beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes; they often wait, so
+# four are right for two cores).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
 PYTHON ?= python3
-JOBS ?= 3
+JOBS ?= 4
 SIM_SEEDS ?= 5000
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -68,10 +68,7 @@ WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_crede
 	spark_transactions spark_delta delta_log_spark mirrors orphans fold_against_java pipeline_projects \
 	pipeline_positions pipeline_command spark_tls) tests/acceptance/test_ui_browser.py
 
-# Beside them all others, in processes of their own: at their end some wait for a single one and leave a core to spare.
-THE_OTHERS = -n $(JOBS) --dist worksteal $(addprefix --ignore=,$(WITH_ONE_SPARK) $(WITH_THEIR_OWN))
-
-pytest: export LAKEPACT_SIM_SEEDS = $(SIM_SEEDS)
 pytest: setup
-	@$(IN) $(if $(PYTEST_ARGS),$(RUN) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS),\
-		printf '%s\n' '$(THE_OTHERS)' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 2 $(RUN) -m pytest)
+	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \
+		$(if $(PYTEST_ARGS),$(PYTEST_ARGS),$(addprefix --ignore=,$(WITH_ONE_SPARK) $(WITH_THEIR_OWN)))
+	@$(if $(PYTEST_ARGS),,$(IN) printf '%s\n' '$(WITH_ONE_SPARK)' $(WITH_THEIR_OWN) | xargs -L 1 -P 2 $(RUN) -m pytest)
