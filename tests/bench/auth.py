@@ -51,7 +51,7 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
     path = "/v1/main/namespaces/bench/tables/t"
     read = {"method": "GET", "path": path}
     for what, job, clients, kinds in (
-        ("load, 1 client", read, 1, ("API token",)),
+        ("load, 1 client", read, 1, tuple(sent_kinds)),
         ("load, 16 clients", read, 16, tuple(sent_kinds)),
         ("commit, 1 client", property_commit(path), 1, ("API token",)),
     ):
