@@ -24,7 +24,6 @@ FAILURES_PER_S: Final = 10.0
 FAILURES_AT_ONCE: Final = 100.0
 """Wrong tokens from one address, before it has to wait."""
 
-_BEARER: Final = b"Bearer "
 _UNLIMITED: Final = frozenset({"livez", "readyz", "health", "metrics"})
 _SEND_ONE: Final = "send `Authorization: Bearer <token>`; `lakepact tokens create` makes one, or your identity provider"
 
@@ -50,7 +49,7 @@ class Guard:
         """Who it is, or what they are told instead of an answer. Raises while nobody can say."""
         address = address_of(scope)
         try:
-            principal = self._at_hand(route, scope) or await self._asked(route, scope, address)
+            principal = await self._asked(route, scope, address)
             if principal is None:
                 return self._sessions.login(_path(scope))
             if route.operation not in _UNLIMITED:
@@ -98,15 +97,6 @@ class Guard:
             else (b"Retry-After", str(max(1, math.ceil(error.retry_after_s))).encode())
         )
         return json_response({"error": error.to_json()}, error.code, (header,))
-
-    def _at_hand(self, route: Route, scope: Mapping[str, Any]) -> Principal | None:
-        """Whoever was recognised by the very same a moment ago, as most are. None: it is not as simple as that."""
-        if self._bearers is None or route.open:
-            return None
-        sent = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(sent) != 1 or not sent[0].startswith(_BEARER):
-            return None
-        return self._bearers.remembered(sent[0][len(_BEARER) :].strip())
 
     async def _asked(self, route: Route, scope: Mapping[str, Any], address: str) -> Principal | None:
         """None: a person who has to log in first."""
