@@ -70,7 +70,7 @@ class Names:
                 return None
             key = self._pointer_key(Kind(name.value["kind"]), str(name.value["id"]))
             [cell] = await read(key)
-            pointer = Pointer.of(cell)
+            pointer = self._pointer_in(cell)
             if pointer is not None and pointer.identifier == identifier:
                 self._remember(identifier, key)
                 return pointer

@@ -10,7 +10,6 @@ with the same key get it from there.
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -278,7 +277,8 @@ class Worker:
 
     async def _earlier(self, call: Call, deadline: float) -> Done | None:
         """What became of this key when it was used before; None if it is free, or may try again."""
-        for attempt in itertools.count():
+        attempt = 0
+        while True:
             record = await self.store.lookup(call.transaction_id)
             if record is None:
                 return None
@@ -290,6 +290,7 @@ class Worker:
                     if self._clock.monotonic_s() > deadline:
                         raise in_flight(call)
                     await self._clock.sleep(self._pause(attempt))
+                    attempt += 1
                 case State.ABORTED:
                     raise KeyReused(
                         f"transaction {record.id} was given up; send the request with a new Idempotency-Key"
@@ -297,7 +298,6 @@ class Worker:
                 case _:
                     # Free again, or whoever was at it has gone: the kernel takes over from there.
                     return None
-        raise AssertionError("it is asked for until it is told")
 
     async def _refuse(self, call: Call, refusal: Refusal) -> Done:
         self._watch.refused()

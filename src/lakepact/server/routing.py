@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -92,7 +93,7 @@ class Router:
     def __init__(self, routes: Iterable[Route], *, base_path: str = "") -> None:
         self._base = base_path.rstrip("/").encode()
         self._root = _Node()
-        self._remembered: dict[tuple[str, bytes], Match] = {}
+        self._remembered = lru_cache(maxsize=_MOST_REMEMBERED)(self._found)
         self.routes = tuple(routes)
         version = self._root.literals.setdefault(_VERSION, _Node())
         for word in RESERVED_WORDS:
@@ -105,15 +106,7 @@ class Router:
 
     def match(self, method: str, raw_path: bytes) -> Match:
         """The route of this request. Raises `UnknownPath`, `WrongMethod` or `BadPath`, each with what to do."""
-        asked = method, raw_path
-        match = self._remembered.get(asked)
-        if match is None:
-            match = self._found(method, raw_path)
-            if len(raw_path) <= _LONGEST_REMEMBERED:
-                if len(self._remembered) >= _MOST_REMEMBERED:
-                    del self._remembered[next(iter(self._remembered))]
-                self._remembered[asked] = match
-        return match
+        return (self._remembered if len(raw_path) <= _LONGEST_REMEMBERED else self._found)(method, raw_path)
 
     def _found(self, method: str, raw_path: bytes) -> Match:
         if self._base:

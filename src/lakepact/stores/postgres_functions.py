@@ -27,9 +27,7 @@ that saw no open transaction has ended before the snapshot of any, and is in its
 a beginning.
 
 What stands beside the cells of a commit is carried out last, by a function of `postgres_delta_functions`, in the same
-call. The module is long because the functions are one script: they are installed together and named by one digest.
-
-One module, long as it is: the functions call each other, share their locks and their error codes, and are one contract.
+call.
 """
 
 from __future__ import annotations
