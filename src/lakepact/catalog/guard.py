@@ -223,6 +223,7 @@ class PlanCheck:
         if asking.rights.everywhere is Role.MANAGE:
             return
         with self.judging():
+            _check_found(draft, asking)
             self._places(asking).check(draft, self.commits, self.delta)
         if not isinstance(self.scope, Overlay):
             # In the same commit. What is made inside a transaction is theirs when that is published.
@@ -233,6 +234,15 @@ class PlanCheck:
     def _places(self, asking: Asking) -> Places:
         parts = self.guard.catalog.parts
         return Places(parts.warehouse, parts.keys, asking)
+
+
+def _check_found(draft: Draft, asking: Asking) -> None:
+    """A commit that was made before is answered with the table as it is, for those who may still write it."""
+    for pointer in draft.found_by_id:
+        role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+        if role is None or role < Role.WRITE:
+            # To refuse it would have the client delete files that are in the table.
+            raise OutcomeUnknown(draft.transaction_id, "its snapshots are in a table that you may no longer write")
 
 
 def outcome_of(error: Exception) -> Outcome:

@@ -20,8 +20,9 @@ from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable
 from lakepact.catalog.errors import Forbidden, NoSuchNamespace
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.guard import Guard
+from lakepact.catalog.inside import Inside, sees_table
 from lakepact.catalog.listing import Page, Visible
-from lakepact.catalog.names import missing
+from lakepact.catalog.names import TableAt, all_there, missing
 from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.needs import (
     Asking,
@@ -51,8 +52,9 @@ class GuardedOperations(Operations):
     def __init__(self, inner: Operations, guard: Guard) -> None:
         self._inner = inner
         self._guard = guard
-        self._rights: Rights | None = None
-        """Those by which the last table was seen: one of these serves one request."""
+        self._inside = Inside(inner, guard) if isinstance(inner, Overlay) else None
+        self._judged: tuple[Rights, tuple[str, ...]] | None = None
+        """By which rights the last table was seen, and in which namespace: one of these serves one request."""
 
     @property
     def warehouse(self) -> Warehouse:
@@ -69,9 +71,8 @@ class GuardedOperations(Operations):
         return self._inner.settings
 
     async def may_write(self, identifier: Identifier, table_id: str | None) -> bool:
-        rights = self._rights or (await self._guard.now(self._inner)).rights
-        scope = Scope.thing(FAMILIES[Kind.TABLE], table_id or "")
-        role = rights.on_thing(identifier.namespace, scope)
+        rights, namespace = self._judged or ((await self._guard.now(self._inner)).rights, identifier.namespace)
+        role = rights.on_thing(namespace, Scope.thing(FAMILIES[Kind.TABLE], table_id or ""))
         return role is not None and role >= Role.WRITE
 
     async def overlapping(self, location: str, table_id: str | None) -> str | None:
@@ -83,27 +84,32 @@ class GuardedOperations(Operations):
 
     async def role_on(self, pointer: Pointer) -> Role | None:
         asking = await self._guard.now(self._inner)
-        return asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+        inside = self._inside
+        namespace = pointer.identifier.namespace if inside is None else await inside.namespace_now(pointer)
+        return asking.rights.on_thing(namespace, scope_of(pointer))
 
     # --- seeing ---
 
     async def _seen(self, identifier: Identifier, kind: Kind | None, operation: str) -> Pointer:
         """The table or view of this name, if it may be seen. Costs no look at the store beyond its own."""
-        if isinstance(self._inner, Overlay):
+        namespace = identifier.namespace
+        if self._inside is not None:
             await self.enter()
-        if self._guard.principal.admin:
+            rights = await self._inside.rights()
+            pointer, namespace = await self._inside.find(identifier, rights)
+        elif self._guard.principal.admin:
             pointer, rights = await self._inner.names.find(self._inner.cells, identifier), ALL
         else:
             look = self._guard.look(self._inner)
             pointer = await self._inner.names.find(look, identifier)
             rights = await look.rights()
-        self._rights = rights
         if (
             pointer is None
             or (kind is not None and pointer.kind is not kind)
-            or (rights.on_namespace(identifier.namespace) is None and scope_of(pointer).text not in rights.things)
+            or (rights.on_namespace(namespace) is None and scope_of(pointer).text not in rights.things)
         ):
             raise missing(identifier, kind or Kind.TABLE)
+        self._judged = rights, namespace
         self._guard.note_read(self._inner, operation, [identifier])
         return pointer
 
@@ -202,7 +208,8 @@ class GuardedOperations(Operations):
         if asking.rights.on_namespace(namespace) is not None:
             return await inner(namespace, token, size, visible=visible)
         things, family = asking.rights.things, FAMILIES[kind]
-        if not things:
+        if not things or self._inside is not None:
+            # Inside of a transaction before all else: it would depend on the namespace from then on.
             await self._sees(asking, namespace)
         page = await inner(
             namespace, token, size, visible=lambda value: Scope.thing(family, value["id"]).text in things
@@ -252,14 +259,21 @@ class GuardedOperations(Operations):
 
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         await self.enter()
+        seen = all_there(identifiers, await self._cut(identifiers))
+        self._guard.note_read(self._inner, "batchLoadTables", identifiers)
+        return await self._inner.table_files([one.location for one in seen])
+
+    async def _cut(self, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
+        """Where those of these tables are that may be seen."""
+        if self._inside is not None:
+            return await self._inside.cut(identifiers, await self._inside.rights())
         look = self._guard.look(self._inner)
         found = await self._inner.cut(look, identifiers)
         rights = await look.rights()
-        for identifier, one in zip(identifiers, found, strict=True):
-            if rights.on_thing(identifier.namespace, Scope.thing(FAMILIES[Kind.TABLE], one.id)) is None:
-                raise missing(identifier, Kind.TABLE)
-        self._guard.note_read(self._inner, "batchLoadTables", identifiers)
-        return await self._inner.table_files([one.location for one in found])
+        return [
+            one if one is not None and sees_table(rights, identifier.namespace, one.id) else None
+            for identifier, one in zip(identifiers, found, strict=True)
+        ]
 
     async def stage_table(self, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         await self.enter()
@@ -391,11 +405,14 @@ class GuardedOperations(Operations):
     # --- small documents of users ---
 
     async def load_state(self, name: str) -> Cell:
-        await self.enter()
-        cell = await self._inner.load_state(name)
         rights = (await self._asking()).rights
-        mine = cell.value is not None and cell.value.get("principal") == self._guard.principal.name
-        return cell if rights.everywhere is not None or mine else replace(cell, value=None, revision=0)
+        if rights.everywhere is not None:
+            return await self._inner.load_state(name)
+        cells = self._inner.cells if self._inside is None else self._inside.quietly
+        [cell] = await cells.read(self._inner.parts.keys.state(name))
+        if cell.value is not None and cell.value.get("principal") != self._guard.principal.name:
+            return replace(cell, value=None, revision=0)
+        return cell if self._inside is None else await self._inner.load_state(name)
 
     # --- what people say about a table or view ---
 

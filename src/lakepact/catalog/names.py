@@ -94,21 +94,21 @@ class Names:
             raise missing(identifier, Kind.VIEW)
         return pointer
 
-    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt]:
-        """Where these tables' metadata is, in one cut. All of them exist in it, or the first that does not is refused.
+    async def all_tables(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
+        """Where these tables' metadata is, in one cut; None for those that were not there just before it.
 
         Of each pointer only this much is looked at: they may be many.
         """
         wanted = list(dict.fromkeys(identifiers))
         for _ in range(_ATTEMPTS):
             unknown = [one for one in wanted if one not in self._known]
-            if unknown:
-                await self._learn(cells, unknown)
-            keys = [key for one in wanted if (key := self._known.get(one)) is not None]
-            if len(keys) < len(wanted):
+            absent = await self._learn(cells, unknown) if unknown else set[Identifier]()
+            there = [one for one in wanted if one not in absent]
+            keys = [key for one in there if (key := self._known.get(one)) is not None]
+            if len(keys) < len(there):
                 # Others have found just now that a name has moved on.
                 continue
-            found = dict(zip(wanted, await cells.read_again(*keys), strict=True))
+            found = dict(zip(there, await cells.read_again(*keys), strict=True))
             moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
                 at = {
@@ -116,18 +116,21 @@ class Names:
                     for one, cell in found.items()
                     if cell.value
                 }
-                return [at[one] for one in identifiers]
+                return [at.get(one) for one in identifiers]
             for one in moved:
                 self._known.pop(one, None)
         raise Contended("the tables keep being renamed; send the request again")
 
-    async def _learn(self, cells: Reads, identifiers: Sequence[Identifier]) -> None:
-        """Find out which tables these names stand for."""
+    async def _learn(self, cells: Reads, identifiers: Sequence[Identifier]) -> set[Identifier]:
+        """Find out which tables these names stand for. Those that stand for none are returned."""
         names = await cells.read_again(*(self._keys.name(one) for one in identifiers))
+        absent: set[Identifier] = set()
         for identifier, cell in zip(identifiers, names, strict=True):
             if cell.value is None or cell.value["kind"] != Kind.TABLE:
-                raise missing(identifier, Kind.TABLE)
-            self._remember(identifier, self._keys.table(str(cell.value["id"])))
+                absent.add(identifier)
+            else:
+                self._remember(identifier, self._keys.table(str(cell.value["id"])))
+        return absent
 
     async def namespace(self, cells: Reads, namespace: Sequence[str]) -> dict[str, Any]:
         """The value of a namespace's cell."""
@@ -175,6 +178,14 @@ def _goes_by(cell: Cell, identifier: Identifier) -> bool:
     """Whether this pointer's cell holds one, and it says this name."""
     value = cell.value
     return value is not None and value["name"] == identifier.name and tuple(value["namespace"]) == identifier.namespace
+
+
+def all_there(identifiers: Sequence[Identifier], found: Sequence[TableAt | None]) -> list[TableAt]:
+    """All of them, or the first that is not there is refused."""
+    for identifier, one in zip(identifiers, found, strict=True):
+        if one is None:
+            raise missing(identifier, Kind.TABLE)
+    return [one for one in found if one is not None]
 
 
 def missing(identifier: Identifier, kind: Kind) -> Refusal:

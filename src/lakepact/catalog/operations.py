@@ -21,7 +21,7 @@ from lakepact.catalog.files import MetadataFile, MetadataFiles
 from lakepact.catalog.grants import Grants
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.listing import Listing, Page, Visible
-from lakepact.catalog.names import Names, Reads, TableAt, missing
+from lakepact.catalog.names import Names, Reads, TableAt, all_there, missing
 from lakepact.catalog.namespaces import Namespaces, check_namespace
 from lakepact.catalog.overlaps import overlapping
 from lakepact.catalog.pointers import Kind, Pointer
@@ -222,10 +222,11 @@ class Operations:
 
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         """All these tables as of one instant, in this order."""
-        return await self.table_files([one.location for one in await self.cut(self._cells, identifiers)])
+        found = all_there(identifiers, await self.cut(self._cells, identifiers))
+        return await self.table_files([one.location for one in found])
 
-    async def cut(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt]:
-        """Where these tables are in one cut of these cells."""
+    async def cut(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
+        """Where these tables are in one cut of these cells, as far as they are there."""
         limit = self.parts.settings.max_batch
         if len(identifiers) > limit:
             raise BadRequest(f"{len(identifiers)} tables asked for at once; the limit is {limit} (max_batch)")

@@ -109,15 +109,19 @@ class Tables:
         [_, _, note] = await draft.read(key, name, dropped)
         # As this draft leaves it: two creations of one transaction may ask for the same uuid.
         if (there := await draft.current(key)) is not None:
-            old = Pointer.from_json(there)
-            raise AlreadyExists(
-                f"Table with the same uuid already exists: {shown(old.identifier)} ({pointer.id}). "
-                f"Rename it, or drop it first"
-            )
+            # Whoever registers a file may know of all. Others are told of the id that they have sent, and no name.
+            registers = pointer.change is Change.REGISTER
+            whose = f"{shown(Pointer.from_json(there).identifier)} ({pointer.id})" if registers else pointer.id
+            raise AlreadyExists(f"Table with the same uuid already exists: {whose}. Rename it, or drop it first")
         if note.value is not None:
             if note.value.get("purging"):
                 raise BadRequest(
                     f"table {pointer.id} was dropped, and its files are being deleted: it cannot come back"
+                )
+            if pointer.change is Change.CREATE:
+                raise BadRequest(
+                    f"the uuid {pointer.id} is that of a table that was dropped. Undrop that one, or let the catalog "
+                    f"choose a uuid"
                 )
             # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
             draft.write(dropped, None)
@@ -231,32 +235,36 @@ class Tables:
         identifier = _named(commit)
         if not _leaves_traces(commit):
             return None
-        pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
+        named = pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
         if is_creation(commit.requirements):
             uuid = _assigned_uuid(commit.updates)
             if pointer is None or pointer.id.lower() != uuid:
-                pointer = await self._live(draft, uuid)
+                pointer = await self._by_id(draft, uuid)
             elif not adds_snapshots(commit.updates):
                 return Changed(identifier, pointer.metadata_location)
             # Two may commit what was staged once: whose snapshots are not in the table has not created it.
         else:
             uuid = _required_uuid(commit.requirements)
             if uuid is not None and (pointer is None or pointer.id.lower() != uuid):
-                pointer = await self._live(draft, uuid) or await self._dropped(draft, uuid)
+                pointer = await self._by_id(draft, uuid)
         if pointer is None:
             return None
         base = (await self._files.table(pointer.metadata_location)).document
-        return Changed(identifier, pointer.metadata_location) if has_snapshots(base, commit.updates) else None
+        if not has_snapshots(base, commit.updates):
+            return None
+        if pointer is not named:
+            draft.found_by_id.append(pointer)
+        return Changed(identifier, pointer.metadata_location)
 
-    async def _live(self, draft: Draft, uuid: str | None) -> Pointer | None:
-        """The table with this id, whatever its name is."""
+    async def _by_id(self, draft: Draft, uuid: str | None) -> Pointer | None:
+        """The table with this id, whatever its name is, or the last version of a dropped one."""
         if uuid is None:
             return None
         [cell] = await draft.read(self._keys.table(uuid))
-        return Pointer.of(cell)
+        return Pointer.of(cell) or await self._dropped(draft, uuid)
 
     async def _dropped(self, draft: Draft, uuid: str) -> Pointer | None:
-        """The last version of a dropped table, if its file is still there."""
+        """It is there only as long as its file is."""
         [cell] = await draft.read(self._keys.dropped(uuid))
         if cell.value is None:
             return None

@@ -20,6 +20,7 @@ from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import CHANGEABLE, family_of
+from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.watch import Watch
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import (
@@ -129,6 +130,9 @@ class Draft:
 
         self.commits: dict[Key, list[Commit]] = {}
         """What was asked of each table that exists, by its cell: an open transaction may have to do it again."""
+
+        self.found_by_id: list[Pointer] = []
+        """Tables that show that this was done before, under other names than it asks for. They may be anybody's."""
 
         self.delta: dict[str, DeltaStep] = {}
         """What happens to Delta tables, by their ids: rows that are written before the commit."""

@@ -233,6 +233,8 @@ class Transaction:
         """Abort, and let the error through that made it necessary, whatever comes of that."""
         try:
             self.abort()
+        except TransactionClosed as ended:
+            error.add_note(f"transaction {self.id} was not aborted, for it had ended before: it is {ended.state}")
         except LakepactError as failure:
             error.add_note(f"transaction {self.id} could not be aborted ({failure}); it ends when it expires")
 
