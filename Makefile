@@ -1,6 +1,6 @@
 # Every command of this project. They work from any folder (`make -C path/to/lakepact test`), any number of times, and
 # beside one another. Settings: PYTHON (which Python makes the environment), JOBS (test processes; they often wait, so
-# four are right for two cores).
+# six are right for two cores).
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
 PYTHON ?= python3
-JOBS ?= 4
+JOBS ?= 6
 SIM_SEEDS ?= 5000
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))

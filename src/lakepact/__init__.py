@@ -10,16 +10,16 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from lakepact.client import connect
+    from lakepact.client import connect, new_key
 
-__all__ = ["__version__", "connect"]
+__all__ = ["__version__", "connect", "new_key"]
 
 __version__: Final = version("lakepact")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "connect":
-        from lakepact.client import connect
+    if name in ("connect", "new_key"):
+        from lakepact import client
 
-        return connect
+        return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import difflib
 import inspect
 import os
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -31,6 +32,12 @@ from lakepact.kernel.settings import KernelSettings
 PREFIX: Final = "LAKEPACT_"
 CONFIG_VARIABLE: Final = "LAKEPACT_CONFIG"
 CONFIG_FILE: Final = "lakepact.toml"
+_NO_SETTINGS: Final = frozenset(
+    f"{PREFIX}{name}" for name in ("CONFIG", "URI", "TOKEN", "TOKEN_FILE", "CREDENTIAL", "CA_BUNDLE")
+)
+"""Variables of the command line and of clients."""
+
+_ALMOST: Final = 0.75
 HIDDEN: Final = "***"
 
 RESERVED_WORDS: Final = frozenset(
@@ -594,6 +601,7 @@ class Settings(BaseSettings):
     @classmethod
     def load(cls, **given: Any) -> Self:
         """The settings of this process. `given` goes before everything; a value of None means "not given"."""
+        _check_environment(cls.model_fields)
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
@@ -702,6 +710,17 @@ def _config_path() -> Path | None:
     if named:
         raise InvalidSetting(f"there is no settings file {path}; correct {CONFIG_VARIABLE}")
     return None
+
+
+def _check_environment(settings: Iterable[str]) -> None:
+    """A variable that is almost a setting was meant to be one. Others are other programs' business."""
+    names = [name.upper() for name in settings]
+    for variable in os.environ:
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in names or variable in _NO_SETTINGS:
+            continue
+        if meant := difflib.get_close_matches(name, names, n=1, cutoff=_ALMOST):
+            raise InvalidSetting(f"there is no setting {variable}; did you mean {PREFIX}{meant[0]}?")
 
 
 def _explained(error: ValidationError) -> str:

@@ -55,6 +55,15 @@ def run_json(*arguments: str, code: int = 0) -> Any:
     return json.loads(run(*arguments, "--json", code=code))
 
 
+def test_whoever_looks_for_it_among_the_others_is_told_where_it_is(lake: Lake) -> None:
+    lake.delta.create("ml.elsewhere", SCHEMA)
+    for asked, told in ((["tables", "show"], "delta show"), (["history"], "delta history")):
+        result = CliRunner().invoke(app, [*asked, "ml.elsewhere"])
+        assert result.exit_code == 2
+        assert f"ml.elsewhere is a Delta table: lakepact {told} ml.elsewhere" in result.output.replace("\n", " ")
+    assert CliRunner().invoke(app, ["tables", "show", "ml.nowhere"]).exit_code == 2
+
+
 def test_a_table_is_looked_at_renamed_and_dropped(lake: Lake) -> None:
     lake.delta.create("ml.labels", SCHEMA)
     assert "ml.labels" in run("list", "ml")

@@ -267,3 +267,52 @@ def test_the_demo_refuses_a_store_that_processes_cannot_share() -> None:
     result = run("demo", "bank", "--store", "memory://")
     assert result.exit_code == 2
     assert "memory://" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("backup", "x.gz"),
+        ("transactions", "list"),
+        ("tokens", "list"),
+        ("collect",),
+        ("recover",),
+        ("reconcile",),
+        ("gc",),
+        ("pack",),
+        ("mirror", "status"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("store", ["sqlite:///typo/lakepact.db", "file://{here}/typo"])
+def test_to_look_after_a_store_that_is_not_there_is_an_error_and_makes_none(
+    command: tuple[str, ...], store: str, tmp_path: Path
+) -> None:
+    result = run(*command, "--store", store.format(here=tmp_path))
+    assert result.exit_code == 2, result.output
+    assert "there is no store at" in result.output
+    assert not (tmp_path / "typo").exists()
+    assert not (tmp_path / "x.gz").exists()
+
+
+def test_a_token_says_which_store_it_is_in() -> None:
+    result = run("tokens", "create", "ann", "--store", "sqlite:///new/lakepact.db")
+    assert result.exit_code == 0
+    assert "sqlite:///new/lakepact.db" in result.output
+
+
+def test_a_restore_into_other_warehouses_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async def made() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/a/lakepact.db")
+        pointer = {"namespace": ["db"], "name": "t", "metadata-location": f"file://{tmp_path}/a/warehouse/t/m.json"}
+        written = Write(key_of("main", "tables", "1"), 0, pointer)
+        await store.commit(Transaction(uuid7(SystemClock().now_ms(), 1), "", (written,), answer={}))
+        await store.close()
+
+    asyncio.run(made())
+    assert run("backup", "x.gz", "--store", f"sqlite:///{tmp_path}/a/lakepact.db").exit_code == 0
+    result = run("restore", "x.gz", "--store", f"sqlite:///{tmp_path}/b/lakepact.db")
+    assert result.exit_code == 2, result.output
+    assert "Set the warehouses as they were" in result.output
+    assert not (tmp_path / "b").exists()
+    assert run("restore", "nowhere.gz", "--store", "sqlite:///b/lakepact.db").exit_code == 2

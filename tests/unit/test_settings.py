@@ -188,3 +188,16 @@ def test_secrets_of_warehouses_are_not_shown() -> None:
 def test_a_base_path_ends_without_a_slash() -> None:
     assert Settings.load(base_path="/catalog/").base_path == "/catalog"
     assert Settings.load(base_path="/").base_path == ""
+
+
+@pytest.mark.parametrize("name", ["AUHT", "STOR", "LOG_LEVL", "WAREHOSE"])
+def test_a_variable_that_is_almost_a_setting_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"LAKEPACT_{name}", "x")
+    with pytest.raises(InvalidSetting, match="did you mean LAKEPACT_"):
+        Settings.load()
+
+
+@pytest.mark.parametrize("name", ["SERVICE_HOST", "PORT_8181_TCP", "TOKEN_FILE", "URI", "SOMETHING_ELSE"])
+def test_variables_of_others_are_none_of_our_business(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"LAKEPACT_{name}", "x")
+    Settings.load()

@@ -249,7 +249,7 @@ async def test_oauth_errors_are_in_oauths_form(door: Door) -> None:
         assert made.secret not in answer.body.decode()
     as_json = await door.post("/v1/oauth/tokens", {"grant_type": "client_credentials"})
     assert (as_json.status, as_json.json()["error"]) == (400, "invalid_request")
-    for body in (b"\xff", b"&".join(b"a%d=1" % n for n in range(50)), b"grant_type=a&grant_type=b", b"x" * 70_000):
+    for body in (b"\xff", b"&".join(b"a%d=1" % n for n in range(50)), b"grant_type=a&grant_type=b"):
         answer = await door.client.send(
             "POST",
             "/v1/oauth/tokens",

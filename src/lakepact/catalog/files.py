@@ -25,6 +25,8 @@ from lakepact.iceberg.locations import has_gzip_name
 from lakepact.kernel.ports import BlobStore
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_MOST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
+"""Of a metadata file: a few bytes of gzip may stand for any number of others."""
 
 
 @dataclass(slots=True)
@@ -166,7 +168,20 @@ def referenced_only(file: MetadataFile) -> bytes:
 def _decompressed(location: str, data: bytes) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
+    parts: list[bytes] = []
+    left = _MOST_UNPACKED_BYTES
     try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
+        # A gzip file may be several, one behind the other.
+        while data and left > 0:
+            member = zlib.decompressobj(wbits=31)
+            parts.append(member.decompress(data, left))
+            left -= len(parts[-1])
+            if left > 0 and not member.eof:
+                raise Unreadable(f"metadata file {location} is not valid gzip: its end is missing")
+            # Some writers fill up the end.
+            data = member.unused_data.lstrip(b"\0")
+    except zlib.error as error:
         raise Unreadable(f"metadata file {location} is not valid gzip: {error}") from error
+    if left <= 0:
+        raise Unreadable(f"metadata file {location} is larger than {_MOST_UNPACKED_BYTES:,} bytes when it is unpacked")
+    return b"".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ from lakepact.access.rules import user
 from lakepact.catalog.catalog import Catalog
 from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
-from lakepact.catalog.keys import family_of
+from lakepact.catalog.keys import family_of, levels_of
 from lakepact.catalog.names import Reads
 from lakepact.catalog.needs import (
     Asking,
@@ -53,9 +53,9 @@ class Guard:
         together = not isinstance(scope, Overlay)
         return Look(scope.cells if cells is None else cells, self.catalog.grants, self.principal, together=together)
 
-    def asking(self, scope: Operations, rights: Rights, left: Mapping[str, tuple[str, ...]] | None = None) -> Asking:
+    def asking(self, scope: Operations, rights: Rights) -> Asking:
         parts = self.catalog.parts
-        return Asking(self.principal, rights, parts.keys, scope.names, parts.store, parts.warehouse.name, left or {})
+        return Asking(self.principal, rights, parts.keys, scope.names, parts.store, parts.warehouse.name)
 
     async def now(self, scope: Operations) -> Asking:
         """With the rights as they are now."""
@@ -100,30 +100,21 @@ class Guard:
         return await self.noted(call, needs, guarded, detail, check)
 
     async def _again(self, scope: Operations, call: Call, needs: Needs, check: PlanCheck) -> None:
-        asking = self.asking(scope, await self.catalog.grants.rights(self.principal), await self._left(scope, call))
+        asking = self.asking(scope, await self.catalog.grants.rights(self.principal))
+        asking = _with_left(asking, await self._writes_of(scope, call))
         with check.judging():
             await check_all(needs, scope.cells, asking)
 
-    async def _left(self, scope: Operations, call: Call) -> dict[str, tuple[str, ...]]:
-        """What the earlier request was about: by now it may be renamed or gone."""
+    async def _writes_of(self, scope: Operations, call: Call) -> Sequence[Write]:
+        """What the earlier request did. What it was about may be renamed or gone by now."""
         store = self.catalog.parts.store
         if isinstance(scope, Overlay):
             record = await store.lookup(scope.id)
             if record is None or record.state is not State.OPEN:
-                return {}
-            writes = (await store.contents(scope.id)).writes
-        else:
-            record = await store.lookup(call.transaction_id)
-            writes = record.writes if record is not None else ()
-        found: dict[str, tuple[str, ...]] = {}
-        for write in writes:
-            if family_of(write.key) in _POINTERS:
-                thing = Scope.thing(family_of(write.key), segments_of(write.key)[-1])
-                found[thing.text] = tuple(write.value["namespace"]) if write.value is not None else ()
-            elif family_of(write.key) == "dropped" and write.value is not None:
-                thing = Scope.thing(FAMILIES[Kind(write.value["kind"])], segments_of(write.key)[-1])
-                found[thing.text] = tuple(write.value["namespace"])
-        return found
+                return ()
+            return (await store.contents(scope.id)).writes
+        record = await store.lookup(call.transaction_id)
+        return record.writes if record is not None else ()
 
     # --- the audit trail ---
 
@@ -171,6 +162,19 @@ class Guard:
         if self.trail.reads:
             call = Call(scope.new_id(), operation)
             self.note(call, [OnThing(one, Kind.TABLE, Role.READ) for one in tables], Outcome.APPLIED)
+
+
+def _with_left(asking: Asking, writes: Iterable[Write]) -> Asking:
+    left: dict[str, Identifier] = {}
+    let_go: set[Identifier] = set()
+    for write in writes:
+        family, last = family_of(write.key), segments_of(write.key)[-1]
+        if family == "names" and write.value is None:
+            let_go.add(Identifier(tuple(levels_of(segments_of(write.key)[2])), last))
+        elif write.value is not None and (family in _POINTERS or family == "dropped"):
+            pointer = Pointer.from_json(write.value)
+            left[scope_of(pointer).text] = pointer.identifier
+    return replace(asking, left=left, let_go=frozenset(let_go))
 
 
 def made_by(rights: Rights, writes: Iterable[Write]) -> list[Scope]:

@@ -340,7 +340,7 @@ class GuardedOperations(Operations):
 
     async def commit_view(self, call: Call, commit: Commit) -> Done:
         needs = [OnThing(_identifier(commit), Kind.VIEW, RULES["replaceView"].needed)]
-        return await self._change(call, needs, lambda call: self._inner.commit_view(call, commit))
+        return await self._change(call, needs, lambda call: self._inner.commit_view(call, commit), commits=[commit])
 
     async def register_view(self, call: Call, identifier: Identifier, location: str) -> Done:
         needs = registering(identifier)
@@ -410,7 +410,8 @@ class GuardedOperations(Operations):
             return await self._inner.load_state(name)
         cells = self._inner.cells if self._inside is None else self._inside.quietly
         [cell] = await cells.read(self._inner.parts.keys.state(name))
-        if cell.value is not None and cell.value.get("principal") != self._guard.principal.name:
+        if cell.value is None or cell.value.get("principal") != self._guard.principal.name:
+            # Also if there is none: what a transaction remembers would tell one from the other.
             return replace(cell, value=None, revision=0)
         return cell if self._inside is None else await self._inner.load_state(name)
 

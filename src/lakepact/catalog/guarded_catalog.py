@@ -127,8 +127,16 @@ class GuardedCatalog(GuardedOperations, Catalog):
     async def dropped_page(self, token: str | None, size: int | None = None) -> DroppedPage:
         """Those that one may bring back."""
         asking = await self._asking()
-        page = await self._catalog.dropped_page(token, size)
-        return DroppedPage(tuple(one for one in page.tables if _role_on(asking, one) is Role.MANAGE), page.next_token)
+        if asking.rights.everywhere is Role.MANAGE:
+            return await self._catalog.dropped_page(token, size)
+        while True:
+            page = await self._catalog.dropped_page(token, size)
+            mine = tuple(one for one in page.tables if _role_on(asking, one) is Role.MANAGE)
+            token = page.next_token
+            if mine or token is None:
+                # Where to go on is told by one of theirs: a token can be read.
+                after = self._inner.parts.keys.dropped(mine[-1].pointer.id) if mine else None
+                return DroppedPage(mine, None if token is None else after)
 
     async def undrop(
         self, call: Call, identifier: Identifier | None, table_id: str | None = None, target: Identifier | None = None
@@ -189,8 +197,8 @@ class OnDropped:
     async def check(self, cells: Reads, asking: Asking) -> None:
         if asking.left:
             # It is back: the answer to an earlier request is asked for again.
-            for text, levels in asking.left.items():
-                if asking.rights.on_thing(levels, Scope(text)) is Role.MANAGE:
+            for text, was in asking.left.items():
+                if asking.rights.on_thing(was.namespace, Scope(text)) is Role.MANAGE:
                     return
             raise asking.forbidden(Role.MANAGE, "what was restored")
         found = await self.catalog.dropped.wanted(cells, self.identifier, self.table_id)

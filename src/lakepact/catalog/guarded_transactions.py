@@ -7,7 +7,8 @@ between. What a transaction does is read from the cells it writes, so nothing th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from lakepact.access import Role, Scope
 from lakepact.access.rules import RULES, user
@@ -27,11 +28,13 @@ from lakepact.catalog.needs import (
     OnDocument,
     OnId,
     OnThing,
+    OnWarehouse,
     check_all,
 )
 from lakepact.catalog.overlay import PRINCIPAL, Overlay
 from lakepact.catalog.places import Places
-from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of, shown
+from lakepact.catalog.pointers import FAMILIES, Change, Kind, Pointer, scope_of, shown
+from lakepact.catalog.staged import STAGED
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.work import Call, Done, Draft
@@ -119,9 +122,7 @@ class GuardedTransactions(Transactions):
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, *, key: TransactionId | None = None
     ) -> TransactionRecord:
         overlay, needs = self._inner.overlay(call.transaction_id), [_of_edit(one) for one in edits]
-        check = EditCheck(
-            self._guard, overlay, needs, [one.payload for one in edits if isinstance(one.payload, Commit)]
-        )
+        check = EditCheck(self._guard, overlay, needs)
         check.edits = edits
 
         async def work() -> TransactionRecord:
@@ -212,9 +213,25 @@ class GuardedOverlay(GuardedOperations, Overlay):
 
 
 class EditCheck(PlanCheck):
-    """Also whole documents are held to the places of their tables."""
+    """Edits name their tables beside what they do to them; and whole documents are held to the places of theirs."""
 
     edits: Sequence[TableEdit] = ()
+
+    async def before(self, draft: Draft) -> None:
+        self.commits = [
+            replace(edit.payload, identifier=await self._named(draft, edit.target))
+            for edit in self.edits
+            if isinstance(edit.payload, Commit)
+        ]
+        await super().before(draft)
+
+    async def _named(self, draft: Draft, target: Identifier | str) -> Identifier | None:
+        """None: there is no such table, and the plan says so."""
+        if isinstance(target, Identifier):
+            return target
+        [cell] = await draft.read(self.guard.catalog.parts.keys.table(target))
+        pointer = Pointer.of(cell)
+        return None if pointer is None else pointer.identifier
 
     async def after(self, draft: Draft) -> None:
         await super().after(draft)
@@ -239,7 +256,8 @@ class EditCheck(PlanCheck):
                 after = documents.get(pointer.metadata_location) or parsed(
                     pointer.metadata_location, await parts.files.raw(pointer.metadata_location)
                 )
-                places.check_snapshots(pointer.identifier, pointer.location, base, after)
+                with self.judging():
+                    places.check_document(pointer, base, after)
 
 
 def _of_edit(edit: TableEdit) -> Need:
@@ -266,6 +284,8 @@ async def check_writes(guard: Guard, writes: Sequence[Write]) -> None:
     now = await store.read([*looked, *(key for some in governed.values() for key in some)])
     asking = await guard.now(catalog)
     needs = [need for write in writes for need in _of_write(write, now)]
+    if any(_chooses_a_place(write, now) for write in writes):
+        needs.append(OnWarehouse(Role.MANAGE))
     await check_all(needs, catalog.cells, asking)
     for write in writes:
         family = family_of(write.key)
@@ -294,6 +314,29 @@ def _of_write(write: Write, now: Mapping[Key, Cell]) -> list[Need]:
             return [OnDocument(rest[0], Role.WRITE)]
         case _:
             return []
+
+
+def _chooses_a_place(write: Write, now: Mapping[Key, Cell]) -> bool:
+    """Whether files lie where somebody has put them, and not the catalog. Only who manages the warehouse may."""
+    family, value = family_of(write.key), write.value
+    if value is None:
+        return False
+    if family == "namespaces":
+        before = now[write.key].value or {}
+        return bool(_location_of(value) != _location_of(before))
+    if family not in _KINDS:
+        return False
+    pointer, there = Pointer.from_json(value), Pointer.of(now[write.key])
+    if there is not None:
+        return pointer.location != there.location
+    # What is new has a folder of its own, which its id is in. It may have been renamed since.
+    registered = pointer.change is Change.REGISTER or (value.get(STAGED) or {}).get("base") is not None
+    return registered or not pointer.location.endswith(f"-{pointer.id}")
+
+
+def _location_of(namespace: Mapping[str, Any]) -> str | None:
+    properties: Mapping[str, str] = namespace.get("properties") or {}
+    return properties.get("location")
 
 
 def _check_pointer(write: Write, cell: Cell, asking: Asking) -> None:

@@ -13,7 +13,8 @@ from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import BadRequest, NoSuchNamespace
 from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind
-from lakepact.kernel.model import Value
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Value
 
 Visible: TypeAlias = Callable[[Value], bool]
 """Whether whoever asks may know of it: of the cell of a name, or of a namespace."""
@@ -56,16 +57,31 @@ class Listing:
         """Without a size: everything, however many pages of the store that takes."""
         if size is not None and size < 1:
             raise BadRequest(f"pageSize is {size}; ask for at least 1")
+        if visible is not None and size is not None:
+            return await self._page_of_visible(prefix, kind, token, min(size, self._max_page), visible)
         after, found = token or None, list[str]()
         while True:
             page = await self._cells.scan(prefix, after, min(size or self._max_page, self._max_page))
-            found += [
-                last_segment(cell.key)
-                for cell in page.cells
-                if cell.value is not None
-                and (kind is None or cell.value["kind"] == kind)
-                and (visible is None or visible(cell.value))
-            ]
+            found += [last_segment(cell.key) for cell in page.cells if _is_listed(cell, kind, visible)]
             after = page.after
             if after is None or (size is not None and found):
                 return Page(tuple(found), after)
+
+    async def _page_of_visible(
+        self, prefix: str, kind: Kind | None, token: str | None, size: int, visible: Visible
+    ) -> Page:
+        """The token says where to go on, and whoever gets it can read it: it is the key of the last one they see. And
+        there is one only if they will see another."""
+        after, found = token or None, list[Key]()
+        while True:
+            page = await self._cells.scan(prefix, after, self._max_page)
+            found += [cell.key for cell in page.cells if _is_listed(cell, kind, visible)]
+            after = page.after
+            if len(found) > size or after is None:
+                shown = found[:size]
+                return Page(tuple(map(last_segment, shown)), shown[-1] if len(found) > size else None)
+
+
+def _is_listed(cell: Cell, kind: Kind | None, visible: Visible | None) -> bool:
+    value = cell.value
+    return value is not None and (kind is None or value["kind"] == kind) and (visible is None or visible(value))

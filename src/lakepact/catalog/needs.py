@@ -66,8 +66,12 @@ class Asking:
     names: Names
     store: CellStore
     warehouse: str
-    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Things that an earlier answer to the same request is about, by scope: they may have lost their names since."""
+    left: Mapping[str, Identifier] = field(default_factory=dict)
+    """What an earlier answer to the same request is about, by scope, and under which name: it may have lost that since.
+    """
+
+    let_go: frozenset[Identifier] = frozenset()
+    """The names that this earlier request has taken away."""
 
     def forbidden(self, role: Role, what: str) -> Forbidden:
         return Forbidden(
@@ -113,8 +117,10 @@ class OnThing:
             role = asking.rights.on_namespace(self.identifier.namespace)
         else:
             role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
-        for text, levels in asking.left.items():
-            role = higher(role, asking.rights.on_thing(levels, Scope(text)))
+        for text, was in asking.left.items():
+            # The name by which it was asked for: what was renamed by the request is left under its new one.
+            if was == self.identifier or self.identifier in asking.let_go:
+                role = higher(role, asking.rights.on_thing(was.namespace, Scope(text)))
         if role is None:
             raise missing(self.identifier, self.kind)
         # If it is not there, and they see its namespace, the plan tells them so.

@@ -6,7 +6,7 @@ the catalog puts it, and what it refers to lies inside of it. Only who manages t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.access import Role
@@ -96,12 +96,16 @@ class Places:
             if not self._inside(path, own):
                 raise self._forbidden(identifier, f"refer to {path}")
 
-    def check_snapshots(self, identifier: Identifier, location: str, before: JsonObject, after: JsonObject) -> None:
+    def check_document(self, pointer: Pointer, before: JsonObject, after: JsonObject) -> None:
         """The same for a table whose next version comes as a whole document."""
-        there = {one["snapshot-id"] for one in before.get("snapshots") or ()}
-        for one in after.get("snapshots") or ():
-            if one["snapshot-id"] not in there and not self._inside(one.get("manifest-list", location), [location]):
-                raise self._forbidden(identifier, f"refer to {one['manifest-list']}")
+        identifier, location = pointer.identifier, pointer.location
+        old, new = before.get("properties") or {}, after.get("properties") or {}
+        self._check_properties(identifier, location, {name: new[name] for name in new if new[name] != old.get(name)})
+        own = [location, *(new[name] for name in LOCATION_PROPERTIES if name in new)]
+        known = set(_files_of(before))
+        for path in _files_of(after):
+            if path not in known and not self._inside(path, own):
+                raise self._forbidden(identifier, f"refer to {path}")
 
     def _check_delta(self, change: DeltaCommit) -> None:
         for action in change.actions:
@@ -142,6 +146,17 @@ def named_files(commit: Commit) -> list[str]:
         if isinstance(path, str):
             found.append(path)
     return found
+
+
+def _files_of(metadata: JsonObject) -> Iterator[str]:
+    """The files that a table's metadata refers to."""
+    for snapshot in metadata.get("snapshots") or ():
+        yield from snapshot.get("manifests") or ()
+        if "manifest-list" in snapshot:
+            yield snapshot["manifest-list"]
+    for kind in ("statistics", "partition-statistics"):
+        for one in metadata.get(kind) or ():
+            yield one["statistics-path"]
 
 
 def _set_properties(commit: Commit) -> dict[str, str]:

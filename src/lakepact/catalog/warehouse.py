@@ -22,7 +22,12 @@ OWN_FOLDER: Final = "_catalog"
 _OWN_FOLDERS: Final = (OWN_FOLDER, "_mirrors", "_transactions")
 """No table may live in one of them. The others are those of mirrors: a DuckDB file, and the cuts of Delta's logs."""
 
-LOCATION_PROPERTIES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path")
+LOCATION_PROPERTIES: Final = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
 RESERVED_PREFIX: Final = "lakepact."
 
 MOST_NAME_BYTES: Final = 900

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.cli.options import Json, StoreUrl, with_store
 from lakepact.cli.output import instant, print_json
+from lakepact.errors import InvalidSetting
 from lakepact.kernel.keys import segments_of
 from lakepact.kernel.ports import CellStore
 from lakepact.runtime import SystemClock, SystemRng
@@ -67,7 +69,9 @@ def restore(
     async def work(opened: CellStore) -> Contents:
         return await restoring.load(opened, file, settings.kernel(), SystemClock(), SystemRng(), say=_progress(json))
 
-    made = contents(file) if check else with_store(settings, work)
+    # Before anything is written: a restore that cannot end well does not begin.
+    _check_places(settings, file)
+    made = contents(file) if check else with_store(settings, work, makes=True)
     missing = asyncio.run(_missing(settings, file))
     if json:
         print_json({"backup": made, "restored": not check, "missing": missing})
@@ -82,20 +86,37 @@ def restore(
         raise typer.Exit(1)
 
 
+def _check_places(settings: Settings, file: Path) -> None:
+    """Tables lie in the warehouses that the settings name, or these are not the settings of the backup."""
+    places = settings.places()
+    for name, warehouse, location in _tables_in(file):
+        if warehouse in places:
+            try:
+                Warehouse(warehouse, places[warehouse].url).blob_name(location)
+            except BadRequest:
+                raise InvalidSetting(
+                    f"{name} is at {location}, and warehouse {warehouse} is {without_password(places[warehouse].url)}. "
+                    f"Set the warehouses as they were when the backup was made; nothing was written"
+                ) from None
+
+
+def _tables_in(file: Path) -> Iterator[tuple[str, str, str]]:
+    """Of every table and view of a backup: its name, its warehouse, where its metadata is."""
+    for line in read(file):
+        if isinstance(line, SavedCell):
+            warehouse, family, *rest = (*segments_of(line.key), "", "")
+            if family in ("tables", "views") and rest[0]:
+                name = ".".join((*line.value["namespace"], line.value["name"]))
+                yield name, warehouse, line.value["metadata-location"]
+
+
 async def _missing(settings: Settings, file: Path) -> list[str]:
     """The metadata files that tables and views point to, and that are not in their warehouses."""
     places = settings.places()
     opened = {name: await open_blobs(place.url, place.options) for name, place in places.items()}
     found: list[str] = []
     try:
-        for line in read(file):
-            if not isinstance(line, SavedCell):
-                continue
-            warehouse, family, *rest = (*segments_of(line.key), "", "")
-            if family not in ("tables", "views") or not rest[0]:
-                continue
-            name = ".".join((*line.value["namespace"], line.value["name"]))
-            location = line.value["metadata-location"]
+        for name, warehouse, location in _tables_in(file):
             if warehouse not in opened:
                 found.append(f"{name}: there is no warehouse {warehouse} in the settings")
                 continue

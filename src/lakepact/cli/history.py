@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from lakepact.catalog.history import Entry, Version, timeline, versions_of
-from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, written
+from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, iceberg_table, written
 from lakepact.cli.output import instant, print_json
 from lakepact.client.names import table_name
 from lakepact.errors import LakepactError
@@ -30,7 +30,7 @@ def history(
 ) -> None:
     """Show the versions of a table: who made them, of what, and whether they were checked."""
     with connected(uri, warehouse, token) as lake:
-        loaded = lake.tables.load(written(table_name, table))
+        loaded = iceberg_table(lake, written(table_name, table), "history")
     versions = versions_of(loaded.metadata_location, loaded.metadata)[:limit]
     receipts = asyncio.run(_receipts(versions))
     entries = timeline(loaded.metadata_location, loaded.metadata, receipts)[:limit]

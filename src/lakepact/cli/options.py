@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
-from lakepact.client import Identifier, Lake, Name, Retry, Transaction, connect
+from lakepact.client import Identifier, Lake, LoadedTable, Name, NotFound, Retry, Transaction, connect
 from lakepact.client.lake import URI_VARIABLE
 from lakepact.client.token import TOKEN_VARIABLE
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
 from lakepact.settings import Settings
-from lakepact.stores import open_store
+from lakepact.stores import absent, open_store
 
 if TYPE_CHECKING:
     from lakepact.server.app import WithoutServer
@@ -102,6 +102,17 @@ def inside(lake: Lake, transaction_id: str | None) -> Lake | Transaction:
     return lake.join(parse_transaction_id(transaction_id)).begin(renew=False)
 
 
+def iceberg_table(where: Lake | Transaction, name: Identifier, command: str) -> LoadedTable:
+    """A table that Iceberg's clients see. `command`: what shows the same of one that they do not."""
+    try:
+        return where.tables.load(name)
+    except NotFound:
+        if not where.delta.exists(name):
+            raise
+    shown = ".".join(name)
+    raise InvalidRequest(f"{shown} is a Delta table: lakepact delta {command} {shown}")
+
+
 def written(read: Callable[[Name], Identifier], name: str) -> Identifier:
     """A name as it was written on the command line."""
     try:
@@ -138,6 +149,8 @@ def with_catalogs(settings: Settings, work: Callable[[WithoutServer], Awaitable[
     """Open store and warehouses as a server does, do the work, close them."""
     from lakepact.server.app import without_server
 
+    _check_there(settings)
+
     async def run() -> T:
         async with without_server(settings) as opened:
             return await work(opened)
@@ -145,8 +158,10 @@ def with_catalogs(settings: Settings, work: Callable[[WithoutServer], Awaitable[
     return asyncio.run(run())
 
 
-def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]]) -> T:
-    """Open the store the settings name, do the work, close it."""
+def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]], *, makes: bool = False) -> T:
+    """Open the store the settings name, do the work, close it. `makes`: whether it may be a new one."""
+    if not makes:
+        _check_there(settings)
 
     async def run() -> T:
         store = await open_store(settings.store, settings.kernel(), options=settings.store_options)
@@ -156,3 +171,13 @@ def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]]) ->
             await store.close()
 
     return asyncio.run(run())
+
+
+def _check_there(settings: Settings) -> None:
+    """To look after a store that is not there would make an empty one, and find everything in order."""
+    away = absent(settings.store)
+    if away is not None:
+        raise InvalidSetting(
+            f"there is no store at {away.absolute()}. Give its URL with --store, or run this where the server runs, "
+            f"with its settings"
+        )

@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from lakepact.cli.options import InTransaction, Json, Token, Uri, WarehouseName, connected, inside, written
+from lakepact.cli.options import (
+    InTransaction,
+    Json,
+    Token,
+    Uri,
+    WarehouseName,
+    connected,
+    iceberg_table,
+    inside,
+    written,
+)
 from lakepact.cli.output import instant, print_json, print_rows
 from lakepact.client import LoadedTable
 from lakepact.client.names import namespace_name, shown, table_name
@@ -39,7 +49,7 @@ def show(
 ) -> None:
     """Show a table: where it is, its columns, its snapshots."""
     identifier = written(table_name, name)
-    table = inside(connected(uri, warehouse, token), transaction).tables.load(identifier)
+    table = iceberg_table(inside(connected(uri, warehouse, token), transaction), identifier, "show")
     if json:
         print_json(
             {"table": identifier, "metadata-location": table.metadata_location, "metadata": dict(table.metadata)}

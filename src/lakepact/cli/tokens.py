@@ -17,7 +17,7 @@ from lakepact.errors import InvalidRequest
 from lakepact.runtime import SystemClock, SystemRng
 from lakepact.server.auth.admin import document_of, lifetime, with_secret
 from lakepact.server.auth.tokens import Shown, Tokens
-from lakepact.settings import Settings
+from lakepact.settings import Settings, without_password
 
 T = TypeVar("T")
 
@@ -49,8 +49,9 @@ def create(
         lambda tokens: tokens.create(
             name, account=account, groups=frozenset(group or ()), admin=admin, expires_in_s=expires_in_s
         ),
+        makes=True,
     )
-    _print(made, json)
+    _print(made, json, settings)
 
 
 def list_(
@@ -85,7 +86,7 @@ def rotate(
     """Give a token a new secret and print it, this once."""
     settings = Settings.load(store=store)
     grace_s = settings.token_grace_s if grace is None else seconds(grace)
-    _print(_with_tokens(settings, lambda tokens: tokens.rotate(token_id(token), grace_s=grace_s)), json)
+    _print(_with_tokens(settings, lambda tokens: tokens.rotate(token_id(token), grace_s=grace_s)), json, settings)
 
 
 def revoke(token: _Id, store: StoreUrl = None, json: Json = False) -> None:
@@ -106,11 +107,11 @@ def seconds(text: str) -> float:
     return float(int(number) * _UNITS[unit])
 
 
-def _with_tokens(settings: Settings, work: Callable[[Tokens], Awaitable[T]]) -> T:
-    return with_store(settings, lambda store: work(Tokens(store, SystemClock(), SystemRng())))
+def _with_tokens(settings: Settings, work: Callable[[Tokens], Awaitable[T]], *, makes: bool = False) -> T:
+    return with_store(settings, lambda store: work(Tokens(store, SystemClock(), SystemRng())), makes=makes)
 
 
-def _print(shown: Shown, json: bool) -> None:
+def _print(shown: Shown, json: bool, settings: Settings) -> None:
     document = with_secret(shown, SystemClock().now_ms())
     if json:
         print_json(document)
@@ -123,6 +124,7 @@ def _print(shown: Shown, json: bool) -> None:
         typer.echo(f"  expires     {instant(document['expires-at-ms'])}")
     if document["old-secret-until-ms"] is not None:
         typer.echo(f"  old secret  counts until {instant(document['old-secret-until-ms'])}")
+    typer.echo(f"  store       {without_password(settings.store)}")
     typer.echo("It is shown this once. Keep it where only its user can read it.")
 
 

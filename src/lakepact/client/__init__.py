@@ -31,7 +31,7 @@ from lakepact.client.errors import (
 )
 from lakepact.client.grants import On
 from lakepact.client.lake import Committed, Lake, TableChange, connect
-from lakepact.client.machine import Retry
+from lakepact.client.machine import Retry, new_key
 from lakepact.client.names import Identifier, Name
 from lakepact.client.place import Place
 from lakepact.client.state import Document
@@ -71,4 +71,5 @@ __all__ = [
     "Unknown",
     "Unsupported",
     "connect",
+    "new_key",
 ]

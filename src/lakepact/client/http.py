@@ -132,7 +132,8 @@ class HttpTransport:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise NotSent(f"no connection to {self._host}:{connection.port}: {_said(error)}") from error
+            running = "; is a server running there?" if isinstance(error, ConnectionRefusedError) else ""
+            raise NotSent(f"no connection to {self._host}:{connection.port}: {_said(error)}{running}") from error
         connection.sock.settimeout(self._answer_s)
         return connection
 
@@ -199,4 +200,6 @@ def _said(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = f"{CA_BUNDLE_VARIABLE} names the file of an authority of your own"
         return f"its certificate is not to be trusted ({error.verify_message}); {hint}"
-    return str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
+    # Whoever answers may speak something else than HTTP.
+    return said if said.isprintable() else f"{said!r} is no HTTP; is this the port of something else, such as gRPC?"

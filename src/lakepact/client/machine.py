@@ -54,6 +54,11 @@ def new_id(machine: Machine) -> str:
     return uuid7(machine.now_ms(), machine.bits(74))
 
 
+def new_key() -> str:
+    """A fresh Idempotency-Key, for whoever speaks REST by hand."""
+    return new_id(ThisMachine())
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How long to go on with one request. Every request of this client may be repeated: it carries its own key."""

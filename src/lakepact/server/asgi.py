@@ -37,6 +37,9 @@ Admit: TypeAlias = Callable[[Route, Scope], Awaitable[Principal | Response]]
 
 BAD_REQUEST: Final = "BadRequestException"
 TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
+OPEN_BODY_BYTES: Final = 65_536
+"""What is read of a stranger: the forms that one logs in with are far smaller."""
+
 CLIENT_GONE: Final = 499
 """For logs and metrics only: nobody was there to receive an answer."""
 
@@ -178,7 +181,10 @@ class Application:
         request_id: str,
         principal: Principal,
     ) -> Response:
-        body = await self._body(headers, receive) if scope["method"] in _WITH_BODY else b""
+        body = b""
+        if scope["method"] in _WITH_BODY:
+            most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
+            body = await self._body(headers, receive, most)
         request = _request(match, scope, body, request_id, principal)
         try:
             return await match.route.handler(request)
@@ -197,21 +203,21 @@ class Application:
 
     # --- its body ---
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
         try:
             async with asyncio.timeout(self._body_deadline_s):
-                body = await self._read(headers, receive)
+                body = await self._read(headers, receive, most)
         except TimeoutError:
             text = f"the body did not arrive within {self._body_deadline_s:g} s (request_deadline_s); send it again"
             raise _Refused(error_response(408, BAD_REQUEST, text, _CLOSE)) from None
         encoding = headers.get(b"content-encoding")
-        return body if encoding is None else self._unpacked(body, encoding)
+        return body if encoding is None else self._unpacked(body, encoding, most)
 
-    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        if int(headers.get(b"content-length", 0)) > self._max_body_bytes:
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
+        if int(headers.get(b"content-length", 0)) > most:
             if b"expect" not in headers:
-                await self._let_go(receive)
-            raise self._too_large()
+                await self._let_go(receive, most)
+            raise self._too_large(most)
         parts: list[bytes] = []
         size = 0
         while True:
@@ -221,19 +227,18 @@ class Application:
             part = message.get("body", b"")
             more = message.get("more_body", False)
             size += len(part)
-            if size > self._max_body_bytes:
+            if size > most:
                 if more:
-                    await self._let_go(receive)
-                raise self._too_large()
+                    await self._let_go(receive, most)
+                raise self._too_large(most)
             if not more and not parts:
                 return bytes(part)
             parts.append(part)
             if not more:
                 return b"".join(parts)
 
-    async def _let_go(self, receive: Receive) -> None:
+    async def _let_go(self, receive: Receive, left: int) -> None:
         """Read on without keeping it, for a while: most clients look at the answer only once all is sent."""
-        left = self._max_body_bytes
         while left > 0:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -242,14 +247,16 @@ class Application:
             if not message.get("more_body", False):
                 return
 
-    def _too_large(self) -> _Refused:
-        text = (
-            f"the body is larger than {self._max_body_bytes:,} bytes (max_body_bytes). Send less in one request, or "
-            f"have the setting raised"
-        )
+    def _too_large(self, most: int) -> _Refused:
+        text = f"the body is larger than {most:,} bytes, and nobody sends that much here"
+        if most == self._max_body_bytes:
+            text = (
+                f"the body is larger than {most:,} bytes (max_body_bytes). Send less in one request, or have the "
+                f"setting raised"
+            )
         return _Refused(error_response(413, "RequestTooLargeException", text, _CLOSE))
 
-    def _unpacked(self, body: bytes, encoding: bytes) -> bytes:
+    def _unpacked(self, body: bytes, encoding: bytes, most: int) -> bytes:
         name = encoding.strip().lower()
         if name in (b"identity", b""):
             return body
@@ -257,7 +264,7 @@ class Application:
             text = f"Content-Encoding {encoding.decode('latin-1')[:40]!r} is not understood; send gzip or none"
             raise _Refused(error_response(400, BAD_REQUEST, text))
         parts: list[bytes] = []
-        left = self._max_body_bytes + 1
+        left = most + 1
         while body:
             # A gzip file may be several, one behind the other.
             member = zlib.decompressobj(wbits=31)
@@ -268,7 +275,7 @@ class Application:
             parts.append(part)
             left -= len(part)
             if left <= 0:
-                raise self._too_large()
+                raise self._too_large(most)
             if not member.eof:
                 raise _Refused(error_response(400, BAD_REQUEST, "the body is gzip, but its end is missing"))
             body = member.unused_data

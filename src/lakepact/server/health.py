@@ -92,12 +92,10 @@ class Health:
 
     async def _health(self, request: Request) -> Response:
         reason = await self.unready()
-        document = {
-            "version": __version__,
-            "store": self._store_kind,
-            "warehouses": self._warehouses,
-            "ready": reason is None,
-        }
+        document: dict[str, object] = {"version": __version__, "store": self._store_kind, "ready": reason is None}
+        if request.principal.admin:
+            # A server that asks for names tells strangers none.
+            document["warehouses"] = self._warehouses
         return json_response(document if reason is None else {**document, "reason": reason})
 
     async def _scrape(self, request: Request) -> Response:

@@ -74,6 +74,13 @@ async def open_store(
         raise
 
 
+def absent(url: str) -> Path | None:
+    """The file or folder of a store on this machine that is not there: opening it would make a new one."""
+    scheme = _scheme(url, _STORE_FORMS)
+    path = sqlite_path(url) if scheme == "sqlite" else file_path(url) if scheme == "file" else None
+    return path if path is not None and not path.exists() else None
+
+
 async def open_documents(url: str, options: Mapping[str, str] | None = None) -> DocumentStore:
     """The bare document store behind this URL, not probed. Opening `memory://` twice gives two stores."""
     scheme = _scheme(url, _BLOB_FORMS)

@@ -141,6 +141,8 @@ def read(path: Path) -> Iterator[dict[str, Any] | SavedCell | SavedRecord]:
                 digest.update(line)
                 lines += 1
                 yield _parsed(path, document, first=lines == 1)
+    except FileNotFoundError:
+        raise InvalidRequest(f"there is no file {path}; name the backup to read") from None
     except (OSError, EOFError, orjson.JSONDecodeError, KeyError, ValueError) as error:
         raise Unreadable(f"{path} cannot be read as a backup: {error}") from error
     if not ended:

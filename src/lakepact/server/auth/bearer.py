@@ -119,7 +119,7 @@ class Bearers:
         now_ms = self._clock.now_ms()
         secret = None if token is None else token.matching(sent, now_ms)
         if token is None or secret is None:
-            raise Unrecognised("the API token is not known here, or has been revoked or rotated")
+            raise Unrecognised("the API token is not in this server's store, or has been revoked or rotated")
         if token.expired(now_ms):
             raise Unrecognised("the API token has expired; ask for another", expired=True)
         return token, secret
@@ -134,7 +134,9 @@ class Bearers:
                 return await self.access_token(text)
         if self._foreign is not None:
             return await self._foreign.recognise(text)
-        raise Unrecognised("this is no token that this server has given out; make one with `lakepact tokens create`")
+        raise Unrecognised(
+            "this is no token that this server has given out; make one with `lakepact tokens create` on its store"
+        )
 
     def _remember(self, key: bytes, found: Recognised) -> None:
         for_s = self._remember_s

@@ -25,7 +25,12 @@ FAILURES_AT_ONCE: Final = 100.0
 """Wrong tokens from one address, before it has to wait."""
 
 _UNLIMITED: Final = frozenset({"livez", "readyz", "health", "metrics"})
-_SEND_ONE: Final = "send `Authorization: Bearer <token>`; `lakepact tokens create` makes one, or your identity provider"
+_SEND_ONE: Final = (
+    "send `Authorization: Bearer <token>` (Lakepact's own commands and client take it from LAKEPACT_TOKEN). `lakepact "
+    "tokens create` on this server's store makes one, or your identity provider does"
+)
+_NO_TOKENS: Final = frozenset({b"", b"None", b"null", b"undefined"})
+"""What clients send that were given none."""
 
 
 class Guard:
@@ -130,10 +135,11 @@ def _bearer(authorization: list[bytes]) -> bytes:
         raise Unrecognised(f"who are you? {_SEND_ONE}", missing=True)
     if len(authorization) > 1:
         raise Unrecognised("there are several Authorization headers; send one")
-    scheme, _, text = authorization[0].partition(b" ")
-    if scheme.lower() != b"bearer" or not text.strip():
+    scheme, _, sent = authorization[0].partition(b" ")
+    text = sent.strip()
+    if scheme.lower() != b"bearer" or text in _NO_TOKENS:
         raise Unrecognised(f"the Authorization header has no bearer token; {_SEND_ONE}")
-    return text.strip()
+    return text
 
 
 def _check_site(route: Route, scope: Mapping[str, Any]) -> None:

@@ -29,7 +29,6 @@ EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 _SUBJECTS: Final = frozenset({ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt"})
 _FORM: Final = "application/x-www-form-urlencoded"
-_MOST_BYTES: Final = 65_536
 _MOST_FIELDS: Final = 32
 _NO_STORE: Final = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
 
@@ -162,8 +161,6 @@ def _form(request: Request) -> dict[str, str]:
     kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
     if kind != _FORM:
         raise OAuthError("invalid_request", f"the body is a form; send Content-Type: {_FORM}")
-    if len(request.body) > _MOST_BYTES:
-        raise OAuthError("invalid_request", f"the form has more than {_MOST_BYTES:,} bytes")
     try:
         pairs = parse_qsl(request.body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:

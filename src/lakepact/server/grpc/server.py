@@ -14,11 +14,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 import structlog
 from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from lakepact.access import ANYONE, Principal
-from lakepact.errors import InvalidSetting, LakepactError
+from lakepact.errors import InvalidRequest, InvalidSetting, LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
 from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
@@ -37,6 +38,9 @@ _LAST_WORDS_S: Final = 1.0
 
 Admit: TypeAlias = Callable[[list[bytes], str], Awaitable[Principal]]
 """From the call's `authorization` and its address to who it is. Raises to turn them away."""
+
+_MOST_CALLS: Final = 100
+"""At once over one connection."""
 
 _log = structlog.get_logger(__name__)
 
@@ -74,6 +78,7 @@ class GrpcServer:
         """Listen and serve. Returns the port, which may have been left to the system."""
         options = [
             ("grpc.max_receive_message_length", self._max_message_bytes),
+            ("grpc.max_concurrent_streams", _MOST_CALLS),
             # Several worker processes share the port. That nobody else does was made sure of before.
             ("grpc.so_reuseport", 1),
         ]
@@ -129,10 +134,11 @@ class GrpcServer:
 
     def _method(self, name: str, input_type: Any, output_type: Any) -> Any:
         handler = self._handlers[name]
+        parse = message_factory.GetMessageClass(input_type).FromString
 
-        async def call(request: Any, context: Any) -> Any:
+        async def call(sent: bytes, context: Any) -> Any:
             # Shielded: the call may be cancelled, the work may not.
-            task = asyncio.create_task(self._traced(self._answer(name, handler, request, context), context))
+            task = asyncio.create_task(self._traced(self._answer(name, handler, parse, sent, context), context))
             self._work.add(task)
             task.add_done_callback(self._work.discard)
             answer, failure = await asyncio.shield(task)
@@ -143,7 +149,8 @@ class GrpcServer:
 
         return grpc.unary_unary_rpc_method_handler(
             call,
-            request_deserializer=message_factory.GetMessageClass(input_type).FromString,
+            # As it comes: what a stranger sends is not taken apart.
+            request_deserializer=None,
             response_serializer=message_factory.GetMessageClass(output_type).SerializeToString,
         )
 
@@ -153,7 +160,9 @@ class GrpcServer:
         with self._tracing.request(dict(context.invocation_metadata() or ())):
             return await work
 
-    async def _answer(self, name: str, handler: Handler, request: Any, context: Any) -> tuple[Any, Any]:
+    async def _answer(
+        self, name: str, handler: Handler, parse: Callable[[bytes], Any], sent: bytes, context: Any
+    ) -> tuple[Any, Any]:
         """The answer, or the status of a call that failed."""
         began = time.perf_counter()
         self._metrics.request_began()
@@ -162,6 +171,10 @@ class GrpcServer:
         try:
             if self._admit is not None:
                 who = await self._admit(_authorization(metadata), _address(context.peer()))
+            try:
+                request = parse(sent)
+            except DecodeError as error:
+                raise InvalidRequest(f"the message of {name} cannot be read: {error}") from None
             answer = await handler(request, _source(metadata, who), who)
         except Exception as error:
             if not isinstance(error, LakepactError):

@@ -633,5 +633,5 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Description": document({"openapi": TEXT, "paths": {"type": "object"}}),
     "Alive": document({"alive": {"const": True}}),
     "Ready": document({"ready": BOOLEAN}, {"reason": TEXT}),
-    "Health": document({"version": TEXT, "store": TEXT, "warehouses": array(TEXT), "ready": BOOLEAN}, {"reason": TEXT}),
+    "Health": document({"version": TEXT, "store": TEXT, "ready": BOOLEAN}, {"warehouses": array(TEXT), "reason": TEXT}),
 }

@@ -20,10 +20,13 @@ from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import ACCENT, BAD, CALM, alert, badge, card, facts, heading, mono
 
 _MOST_FIELDS: Final = 20
+_MOST_BYTES: Final = 65_536
 
 
 def form_fields(request: Request) -> dict[str, str]:
     """The fields of a form, each once. What cannot be read is refused."""
+    if len(request.body) > _MOST_BYTES:
+        raise InvalidRequest(f"the form has more than {_MOST_BYTES:,} bytes; send less")
     try:
         pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
@@ -48,9 +51,9 @@ class AccountPages:
 
     async def begin(self, request: Request) -> Response:
         """The login form. Wrong tokens are slowed down as everywhere."""
+        self._guard.check_failures(request.address)
         fields = form_fields(request)
         back = self._sessions.local(fields.get("next", ""))
-        self._guard.check_failures(request.address)
         try:
             _, cookie = await self._sessions.begin(fields.get("token", ""))
         except Unrecognised as error:
