@@ -24,7 +24,13 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
@@ -606,6 +612,11 @@ class Settings(BaseSettings):
             return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
             raise InvalidSetting(_explained(error)) from None
+        except SettingsError as error:
+            # What cannot be taken apart before it is looked at: tables, which are JSON in the environment.
+            named = re.search(r'field "(\w+)"', str(error))
+            variable = f"{PREFIX}{named[1].upper()}" if named else "a variable"
+            raise InvalidSetting(f'{variable} is not JSON; write it as in \'{{"region": "eu-central-1"}}\'') from None
         except ValueError as error:
             source = f"{_config_path()} or the environment" if _config_path() else "the environment"
             raise InvalidSetting(f"{source} cannot be read: {error}. Correct it and start again") from None
@@ -738,5 +749,6 @@ def _explained(error: ValidationError) -> str:
             # What is wrong in a table of options may be beside a secret.
             secret = first in _WITH_SECRETS or any(word in name.lower() for word in _SECRET_WORDS)
             value = HIDDEN if secret else repr(problem["input"])
-            lines.append(f"{name} = {value}: {problem['msg']} (set {PREFIX}{first.upper()} or the file)")
+            said = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{name} = {value}: {said} (an option, {PREFIX}{first.upper()}, or the file)")
     return "; ".join(lines) + ". `lakepact config show` lists every setting"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -14,7 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from lakepact.cli import app
-from lakepact.settings import Settings
+from lakepact.cli.checkup import shared
+from lakepact.kernel.identity import uuid7
+from lakepact.kernel.keys import key_of
+from lakepact.kernel.model import Transaction, Write
+from lakepact.runtime import SystemClock
+from lakepact.settings import Place, Settings
+from lakepact.stores import open_store
 from tests.support import s3_guarded
 from tests.support.s3_guarded import ROLE, Guard
 from tests.support.s3_strict import S3Server
@@ -70,6 +77,26 @@ def test_nothing_is_made_if_it_only_reads(tmp_path: Path) -> None:
     assert not (tmp_path / "lakepact-data").exists()
     findings(0)
     assert findings(0, "--read-only")["warehouse main"]["verdict"] == "ok"
+
+
+def test_a_store_beside_another_warehouse_than_its_own_is_found(tmp_path: Path) -> None:
+    async def made() -> None:
+        store = await open_store(f"sqlite:///{tmp_path}/a/lakepact.db")
+        pointer = {"namespace": ["db"], "name": "t", "metadata-location": f"file://{tmp_path}/a/warehouse/t/m.json"}
+        written = Write(key_of("main", "tables", "1"), 0, pointer)
+        await store.commit(Transaction(uuid7(SystemClock().now_ms(), 1), "", (written,), answer={}))
+        await store.close()
+
+    asyncio.run(made())
+    found = findings(1, "--store", f"sqlite:///{tmp_path}/a/lakepact.db")
+    assert found["tables of main"]["verdict"] == "fail"
+
+
+def test_a_shared_store_with_the_files_of_one_machine_is_odd() -> None:
+    [finding] = shared("postgresql://db/lakepact", "main", Place(url="file:///data/warehouse"))
+    assert finding.verdict == "warn"
+    assert not list(shared("sqlite:///x.db", "main", Place(url="file:///data/warehouse")))
+    assert not list(shared("postgresql://db/lakepact", "main", Place(url="s3://lake/main")))
 
 
 def test_wrong_settings_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

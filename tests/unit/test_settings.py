@@ -82,7 +82,7 @@ def test_the_file_can_be_anywhere_if_it_is_named(tmp_path: Path, monkeypatch: py
         ("RESENDS", "-1", "resends"),
         ("ATTEMPTS", "many", "attempts = 'many'"),
         ("STORE", "lakepact.db", "sqlite:///"),
-        ("STORE_OPTIONS", "{", "store_options"),
+        ("STORE_OPTIONS", "{", "LAKEPACT_STORE_OPTIONS is not JSON"),
         ("WAREHOUSE", "lakehouse", "warehouse = 'lakehouse'.*s3://bucket/prefix"),
         ("WAREHOUSE", "postgresql://host/db", "warehouse"),
         ("WAREHOUSES", '{"Sales": {"url": "s3://a/b"}}', "'Sales' cannot be the name.*LAKEPACT_WAREHOUSES"),

@@ -28,7 +28,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from lakepact.catalog.warehouse import OWN_FOLDER
+from lakepact.catalog.errors import BadRequest
+from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
@@ -52,6 +53,8 @@ _OFF_S: Final = 5.0
 _FAR_OFF_S: Final = 300.0
 _LITTLE_BYTES: Final = 1 << 30
 _ANSWER_WITHIN_S: Final = 30.0
+_LOOKED_AT: Final = 100
+"""Tables of a warehouse: if one of them is elsewhere, most are."""
 
 _clock, _rng = SystemClock(), SystemRng()
 
@@ -88,6 +91,7 @@ async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
     found += disks(settings)
     found += [one async for one in store(settings, writes=writes)]
     for name, place in settings.places().items():
+        found += shared(settings.store, name, place)
         found += [one async for one in warehouse(name, place, writes=writes)]
     found += [one async for one in credentials(settings)]
     found += ports(settings)
@@ -114,6 +118,8 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
             yield await _reads(opened, shown)
             yield await _commits(opened) if writes else good("store: commit", "not tried (--read-only)")
             yield await _unfinished(opened)
+            for name, place in settings.places().items():
+                yield await _tables_of(opened, name, place)
     except LakepactError as error:
         yield bad("store", f"{shown}: {error}", _do_about(settings.store))
     except TimeoutError:
@@ -160,6 +166,25 @@ async def _unfinished(opened: CellStore) -> Finding:
             "A running server ends them; without one run `lakepact recover`.",
         )
     return good("store: transactions", f"{len(page.transactions)} are at work, none is past its time")
+
+
+async def _tables_of(opened: CellStore, name: str, place: Place) -> Finding:
+    """Whether these are the settings that the store's tables were made with."""
+    subject, shown = f"tables of {name}", without_password(place.url)
+    warehouse, outside = Warehouse(name, place.url), None
+    page = await opened.scan(key_of(name, "tables"), limit=_LOOKED_AT)
+    for location in (one.value["metadata-location"] for one in page.cells if one.value is not None):
+        try:
+            warehouse.blob_name(location)
+        except BadRequest:
+            outside = location
+    if outside is not None:
+        return bad(
+            subject,
+            f"a table is at {outside}, and warehouse {name} is {shown}",
+            "These are the settings of another store or of another warehouse: set both as they were.",
+        )
+    return good(subject, f"those that were looked at ({len(page.cells)}) lie in it")
 
 
 async def _postgres_clock(url: str) -> Finding:
@@ -209,6 +234,16 @@ def disks(settings: Settings) -> Iterator[Finding]:
 
 
 # --- warehouses ---
+
+
+def shared(store: str, name: str, place: Place) -> Iterator[Finding]:
+    """A store that all machines reach, and files that one has."""
+    if place.url.startswith("file:") and urlsplit(store).scheme not in ("sqlite", "file", "memory"):
+        yield odd(
+            f"warehouse {name}: where",
+            f"{without_password(place.url)} is a folder of this machine, and others may share the store",
+            "Put the tables' files where all servers and engines reach them: set `warehouse` to a bucket.",
+        )
 
 
 async def warehouse(name: str, place: Place, *, writes: bool) -> AsyncIterator[Finding]:

@@ -23,6 +23,7 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lakepact.catalog.errors import Refusal
 from lakepact.client import Conflict, Refused, Unavailable, Unknown
@@ -77,7 +78,8 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        # As it is: names may have brackets, which would be taken for markup.
+        table.add_row(*map(Text, row))
     console().print(table)
 
 
