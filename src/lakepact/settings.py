@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import os
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -43,7 +43,6 @@ _NO_SETTINGS: Final = frozenset(
 )
 """Variables of the command line and of clients."""
 
-_ALMOST: Final = 0.75
 HIDDEN: Final = "***"
 
 RESERVED_WORDS: Final = frozenset(
@@ -730,8 +729,16 @@ def _check_environment(settings: Iterable[str]) -> None:
         name = variable.removeprefix(PREFIX)
         if name == variable or name in names or variable in _NO_SETTINGS:
             continue
-        if meant := difflib.get_close_matches(name, names, n=1, cutoff=_ALMOST):
-            raise InvalidSetting(f"there is no setting {variable}; did you mean {PREFIX}{meant[0]}?")
+        if meant := next((one for one in names if _is_one_slip(name, one)), None):
+            raise InvalidSetting(f"there is no setting {variable}; did you mean {PREFIX}{meant}?")
+
+
+def _is_one_slip(written: str, meant: str) -> bool:
+    """Whether one letter is missing, too many, or another one, or two are in each other's place."""
+    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, meant, strict=False)))
+    one, other = written[start:], meant[start:]
+    swapped = one[:2][::-1] + one[2:]
+    return one[1:] == other or one == other[1:] or one[1:] == other[1:] or swapped == other
 
 
 def _explained(error: ValidationError) -> str:

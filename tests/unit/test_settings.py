@@ -197,7 +197,9 @@ def test_a_variable_that_is_almost_a_setting_is_refused(name: str, monkeypatch: 
         Settings.load()
 
 
-@pytest.mark.parametrize("name", ["SERVICE_HOST", "PORT_8181_TCP", "TOKEN_FILE", "URI", "SOMETHING_ELSE"])
+@pytest.mark.parametrize(
+    "name", ["SERVICE_HOST", "PORT_8181_TCP", "TOKEN_FILE", "URI", "CLIENT_SECRET", "WAREHOUSE_PORT"]
+)
 def test_variables_of_others_are_none_of_our_business(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"LAKEPACT_{name}", "x")
     Settings.load()

@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -95,6 +96,26 @@ async def test_t_right_14_nobody_takes_the_uuid_of_another_table_or_of_a_dropped
         assert back.status == 200, back.body
 
 
+async def test_what_was_applied_is_not_refused_because_the_table_has_another_name_by_now(tmp_path: Path) -> None:
+    """Whoever is told 404 deletes the files that they have written."""
+    async with house(tmp_path) as people:
+        root, eve = people.root, people.eve
+        await root.namespace()
+        await root.table("t")
+        await root.grant("user:eve", "write", **on_table("t"))
+        table = await root.load("t")
+        requires = [{"type": "assert-table-uuid", "uuid": table["metadata"]["table-uuid"]}]
+        applied, never = ({"requirements": requires, "updates": _added(table, number)} for number in (7, 8))
+        assert (await eve.post(table_path("t"), applied)).status == 200
+        source, target = ({"namespace": ["db"], "name": name} for name in ("t", "t2"))
+        assert (await root.post("/tables/rename", {"source": source, "destination": target})).status == 204
+        assert (await eve.post(table_path("t"), applied)).status == 504
+        assert (await eve.post(table_path("t"), never)).status == 404
+        await root.grant("user:eve", "read", **on_table("t2"))
+        assert (await eve.post(table_path("t2"), applied)).status == 504
+        assert (await eve.post(table_path("t2"), never)).status == 403
+
+
 # --- inside a transaction ---
 
 
@@ -114,10 +135,46 @@ async def test_t_right_15_a_transaction_neither_depends_on_nor_tells_of_what_its
         assert (await inside.post("/tables/batch-load", hidden)).status == 404
         for document in ("theirs", "nobodys"):
             assert (await eve.get(f"/transactions/{begun}/state/{document}")).json()["revision"] == 0
+        keyed = {"requirements": [], "updates": [set_properties(a="b")]}
+        assert (await inside.post(table_path("secret", "hidden"), keyed, new_key())).status == 404
         assert (await eve.get(f"/transactions/{begun}")).json()["changes"] == []
         assert (await inside.post("/namespaces/mine/tables", {"name": "x", "schema": SCHEMA})).status == 200
         await root.post(table_path("secret", "hidden"), {"requirements": [], "updates": [set_properties(a="b")]})
         assert (await eve.post(f"/transactions/{begun}/commit")).status == 200
+
+
+async def test_a_transaction_depends_on_a_document_that_was_not_there(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await _secret(people)
+        first, second = [(await _begun(people.eve))[0] for _ in range(2)]
+        for begun in (first, second):
+            assert (await people.eve.get(f"/transactions/{begun}/state/position")).json()["revision"] == 0
+        for begun in (second, first):
+            put = await people.eve.put(f"/transactions/{begun}/state/position", {"value": {"by": begun}})
+            assert put.status == 200, put.body
+            done = await people.eve.post(f"/transactions/{begun}/commit")
+            assert done.status == (200 if begun == second else 409), done.body
+
+
+async def test_a_committed_transaction_is_committed_wherever_its_tables_are_by_now(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        root, eve = people.root, people.eve
+        await root.namespace()
+        await root.grant("user:eve", "write", **on_namespace())
+        place = f"{root.root}/a-place-of-its-own"
+        await root.post("/namespaces/db/tables", {"name": "placed", "schema": SCHEMA, "location": place})
+        await root.table("t")
+        begun, inside = await _begun(eve)
+        for name in ("placed", "t"):
+            changed = {"requirements": [], "updates": [set_properties(a="b")]}
+            assert (await inside.post(table_path(name), changed)).status == 200
+        assert (await eve.post(f"/transactions/{begun}/commit")).status == 200
+        assert (await root.delete(table_path("placed"))).status == 204
+        assert (await eve.post(f"/transactions/{begun}/commit")).status == 200
+        begun, inside = await _begun(eve)
+        assert (await inside.post(table_path("t"), changed | {"updates": [set_properties(a="c")]})).status == 200
+        assert (await root.delete(table_path("t"))).status == 204
+        assert (await eve.post(f"/transactions/{begun}/commit")).status == 409
 
 
 async def test_t_right_15_a_transaction_depends_on_what_its_owner_has_looked_at(tmp_path: Path) -> None:
@@ -199,8 +256,12 @@ async def test_t_right_4_what_needs_manage_is_published_only_by_who_has_it_still
 # --- between the lines ---
 
 
-async def test_t_right_16_a_page_token_names_nothing_that_may_not_be_seen(tmp_path: Path) -> None:
-    async with house(tmp_path) as people:
+STORES = {"sqlite": "", "memory": "memory://", "file": "file://{}/cells"}
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_t_right_16_a_page_token_names_nothing_that_may_not_be_seen(store: str, tmp_path: Path) -> None:
+    async with house(tmp_path, store=STORES[store].format(tmp_path) or None) as people:
         root, eve = people.root, people.eve
         for name in ("db", "hidden", "mine"):
             await root.namespace(name)
@@ -213,7 +274,7 @@ async def test_t_right_16_a_page_token_names_nothing_that_may_not_be_seen(tmp_pa
             listed: list[str] = []
             token: str | None = ""
             while token is not None:
-                page = await eve.get(f"/namespaces/db/tables?pageToken={token}&pageSize={size}")
+                page = await eve.get(f"/namespaces/db/tables?pageToken={quote(token, safe='')}&pageSize={size}")
                 assert b"secret" not in page.body
                 found = [one["name"] for one in page.json()["identifiers"]]
                 assert found, "a page that has nothing is no page"
@@ -224,8 +285,9 @@ async def test_t_right_16_a_page_token_names_nothing_that_may_not_be_seen(tmp_pa
         assert spaces.json() == {"namespaces": [["db"]], "next-page-token": None}
 
 
-async def test_t_right_16_a_page_of_what_was_dropped_goes_on_from_what_may_be_seen(tmp_path: Path) -> None:
-    async with house(tmp_path) as people:
+@pytest.mark.parametrize("store", STORES)
+async def test_t_right_16_a_page_of_what_was_dropped_goes_on_from_what_may_be_seen(store: str, tmp_path: Path) -> None:
+    async with house(tmp_path, store=STORES[store].format(tmp_path) or None) as people:
         root, eve = people.root, people.eve
         for name in ("hidden", "mine"):
             await root.namespace(name)
@@ -241,11 +303,21 @@ async def test_t_right_16_a_page_of_what_was_dropped_goes_on_from_what_may_be_se
         listed: list[str] = []
         token: str | None = ""
         while token is not None:
-            page = (await eve.get(f"/dropped?pageToken={token}&pageSize=2")).json()
+            page = (await eve.get(f"/dropped?pageToken={quote(token, safe='')}&pageSize=2")).json()
+            assert page["dropped"]
             listed += [one["identifier"]["name"] for one in page["dropped"]]
             token = page["next-page-token"]
             assert not any(one in (token or "") for one in secret)
         assert sorted(listed) == [f"mine-{number}" for number in range(4)]
+
+
+async def test_a_batch_of_tables_has_no_views(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await people.root.namespace()
+        await people.root.view("v")
+        assert (await people.root.get(view_path())).status == 200
+        asked = {"identifiers": [{"namespace": ["db"], "name": "v"}]}
+        assert (await people.root.post("/tables/batch-load", asked)).status == 404
 
 
 async def test_t_right_16_a_batch_names_the_first_that_is_missing_or_out_of_sight(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from lakepact.catalog.trail import Entry, Outcome, Trail
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import Contended, OutcomeUnknown, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.intent import adds_snapshots
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.kernel.keys import segments_of
 from lakepact.kernel.model import State, Write
@@ -103,7 +104,8 @@ class Guard:
         asking = self.asking(scope, await self.catalog.grants.rights(self.principal))
         asking = _with_left(asking, await self._writes_of(scope, call))
         with check.judging():
-            await check_all(needs, scope.cells, asking)
+            # Without a trace: what they may not see must not become a part of their transaction.
+            await check_all(needs, scope.quietly if isinstance(scope, Overlay) else scope.cells, asking)
 
     async def _writes_of(self, scope: Operations, call: Call) -> Sequence[Write]:
         """What the earlier request did. What it was about may be renamed or gone by now."""
@@ -216,10 +218,19 @@ class PlanCheck:
         await look.read(*(key for one in names_in(self.needs) if (key := names.likely_key(one)) is not None))
         self._asking = self.guard.asking(self.scope, await look.rights())
         with self.judging():
-            await check_all(self.needs, draft, self._asking)
+            await self._check_needs(draft, self._asking)
             if self._asking.rights.everywhere is not Role.MANAGE:
                 # Before the plan: whether a place is taken is not for everybody to know.
                 await self._places(self._asking).check_moves(draft, self.commits)
+
+    async def _check_needs(self, draft: Draft, asking: Asking) -> None:
+        try:
+            await check_all(self.needs, draft, asking)
+        except (Forbidden, Refusal):
+            for commit in self.commits:
+                if adds_snapshots(commit.updates) and await self.scope.shows(draft, commit):
+                    raise _applied_before(draft) from None
+            raise
 
     async def after(self, draft: Draft) -> None:
         asking = self._asking
@@ -245,8 +256,12 @@ def _check_found(draft: Draft, asking: Asking) -> None:
     for pointer in draft.found_by_id:
         role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
         if role is None or role < Role.WRITE:
-            # To refuse it would have the client delete files that are in the table.
-            raise OutcomeUnknown(draft.transaction_id, "its snapshots are in a table that you may no longer write")
+            raise _applied_before(draft)
+
+
+def _applied_before(draft: Draft) -> OutcomeUnknown:
+    """To refuse it would have the client delete files that are in the table."""
+    return OutcomeUnknown(draft.transaction_id, "its snapshots are in a table that you may not write under this name")
 
 
 def outcome_of(error: Exception) -> Outcome:

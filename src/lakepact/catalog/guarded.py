@@ -410,10 +410,13 @@ class GuardedOperations(Operations):
             return await self._inner.load_state(name)
         cells = self._inner.cells if self._inside is None else self._inside.quietly
         [cell] = await cells.read(self._inner.parts.keys.state(name))
-        if cell.value is None or cell.value.get("principal") != self._guard.principal.name:
-            # Also if there is none: what a transaction remembers would tell one from the other.
-            return replace(cell, value=None, revision=0)
-        return cell if self._inside is None else await self._inner.load_state(name)
+        if self._inside is not None and not self._is_others(cell):
+            # Also if there is none: the transaction depends on that.
+            cell = await self._inner.load_state(name)
+        return replace(cell, value=None, revision=0) if self._is_others(cell) else cell
+
+    def _is_others(self, document: Cell) -> bool:
+        return document.value is not None and document.value.get("principal") != self._guard.principal.name
 
     # --- what people say about a table or view ---
 

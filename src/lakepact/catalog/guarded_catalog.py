@@ -127,16 +127,18 @@ class GuardedCatalog(GuardedOperations, Catalog):
     async def dropped_page(self, token: str | None, size: int | None = None) -> DroppedPage:
         """Those that one may bring back."""
         asking = await self._asking()
-        if asking.rights.everywhere is Role.MANAGE:
+        if asking.rights.everywhere is Role.MANAGE or (size is not None and size < 1):
             return await self._catalog.dropped_page(token, size)
+        most, mine = self.settings.max_page, list[DroppedTable]()
+        limit = min(size or most, most)
         while True:
-            page = await self._catalog.dropped_page(token, size)
-            mine = tuple(one for one in page.tables if _role_on(asking, one) is Role.MANAGE)
+            page = await self._catalog.dropped_page(token)
+            mine += (one for one in page.tables if _role_on(asking, one) is Role.MANAGE)
             token = page.next_token
-            if mine or token is None:
-                # Where to go on is told by one of theirs: a token can be read.
-                after = self._inner.parts.keys.dropped(mine[-1].pointer.id) if mine else None
-                return DroppedPage(mine, None if token is None else after)
+            if len(mine) > limit or token is None:
+                # Where to go on is told by one of theirs, and only if there is another: a token can be read.
+                last = mine[limit - 1].pointer.id if len(mine) > limit else None
+                return DroppedPage(tuple(mine[:limit]), last and self._inner.parts.keys.dropped(last))
 
     async def undrop(
         self, call: Call, identifier: Identifier | None, table_id: str | None = None, target: Identifier | None = None

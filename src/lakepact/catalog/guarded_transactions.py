@@ -181,7 +181,8 @@ class GuardedTransactions(Transactions):
         if record.state in (State.ABORTED, State.FAILED):
             return
         writes = record.writes or (await self._inner.contents(transaction_id)).writes
-        await check_writes(self._guard, writes)
+        # What has happened lies where it lies.
+        await check_writes(self._guard, writes, places=record.state is not State.COMMITTED)
 
 
 class GuardedOverlay(GuardedOperations, Overlay):
@@ -271,8 +272,9 @@ def _of_edit(edit: TableEdit) -> Need:
             return OnId(Kind.TABLE, id, Role.WRITE)
 
 
-async def check_writes(guard: Guard, writes: Sequence[Write]) -> None:
-    """What it takes to make these changes visible, told from the cells alone."""
+async def check_writes(guard: Guard, writes: Sequence[Write], *, places: bool = True) -> None:
+    """What it takes to make these changes visible, told from the cells alone; `places`: also what it takes to choose
+    where they lie."""
     catalog = guard.catalog
     store, keys = catalog.parts.store, catalog.parts.keys
     looked = [write.key for write in writes if family_of(write.key) in (*_KINDS, "namespaces", "governance")]
@@ -284,7 +286,7 @@ async def check_writes(guard: Guard, writes: Sequence[Write]) -> None:
     now = await store.read([*looked, *(key for some in governed.values() for key in some)])
     asking = await guard.now(catalog)
     needs = [need for write in writes for need in _of_write(write, now)]
-    if any(_chooses_a_place(write, now) for write in writes):
+    if places and any(_chooses_a_place(write, now) for write in writes):
         needs.append(OnWarehouse(Role.MANAGE))
     await check_all(needs, catalog.cells, asking)
     for write in writes:
@@ -319,7 +321,8 @@ def _of_write(write: Write, now: Mapping[Key, Cell]) -> list[Need]:
 def _chooses_a_place(write: Write, now: Mapping[Key, Cell]) -> bool:
     """Whether files lie where somebody has put them, and not the catalog. Only who manages the warehouse may."""
     family, value = family_of(write.key), write.value
-    if value is None:
+    if value is None or (family in (*_KINDS, "namespaces") and now[write.key].revision != write.revision):
+        # It goes, or has moved since: then the commit is a conflict.
         return False
     if family == "namespaces":
         before = now[write.key].value or {}

@@ -51,13 +51,14 @@ class Inside:
         found = await overlay.cut(self.quietly, identifiers)
         keys = {one.id: overlay.parts.keys.table(one.id) for one in found if one is not None}
         now = await overlay.parts.store.read(keys.values())
-        seen = [
-            identifier
+        seen = {
+            identifier: one.id
             for identifier, one in zip(identifiers, found, strict=True)
             if one is not None and sees_table(rights, _namespace_in(now[keys[one.id]], identifier), one.id)
-        ]
-        at = dict(zip(seen, await overlay.cut(overlay.cells, seen), strict=True))
-        return [at.get(one) for one in identifiers]
+        }
+        at = dict(zip(seen, await overlay.cut(overlay.cells, list(seen)), strict=True))
+        # One that has come to stand for another table in between was judged by the one before.
+        return [there if (there := at.get(one)) is not None and there.id == seen[one] else None for one in identifiers]
 
     async def namespace_now(self, pointer: Pointer) -> tuple[str, ...]:
         """Where it is for everybody; if it is not there for everybody, where the transaction has it."""

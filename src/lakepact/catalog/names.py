@@ -175,9 +175,11 @@ class Names:
 
 
 def _goes_by(cell: Cell, identifier: Identifier) -> bool:
-    """Whether this pointer's cell holds one, and it says this name."""
+    """Whether this cell holds a table's pointer, and it says this name."""
     value = cell.value
-    return value is not None and value["name"] == identifier.name and tuple(value["namespace"]) == identifier.namespace
+    if value is None or value["kind"] != Kind.TABLE:
+        return False
+    return value["name"] == identifier.name and tuple(value["namespace"]) == identifier.namespace
 
 
 def all_there(identifiers: Sequence[Identifier], found: Sequence[TableAt | None]) -> list[TableAt]:

@@ -225,6 +225,10 @@ class Operations:
         found = all_there(identifiers, await self.cut(self._cells, identifiers))
         return await self.table_files([one.location for one in found])
 
+    async def shows(self, draft: Draft, commit: Commit) -> bool:
+        """Whether a table shows that this very commit took effect before."""
+        return await self._tables.shows(draft, commit)
+
     async def cut(self, cells: Reads, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
         """Where these tables are in one cut of these cells, as far as they are there."""
         limit = self.parts.settings.max_batch

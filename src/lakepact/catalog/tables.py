@@ -226,6 +226,10 @@ class Tables:
         check_property_updates(commit.updates)
         return await self._already(draft, commit) or await self._change(draft, commit)
 
+    async def shows(self, draft: Draft, commit: Commit) -> bool:
+        """Whether a table shows that this very commit took effect before."""
+        return await self._already(draft, commit) is not None
+
     async def _already(self, draft: Draft, commit: Commit) -> Changed | None:
         """Where the table is now, if it shows that this very commit took effect before and its answer was lost.
 

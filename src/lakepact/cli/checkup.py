@@ -376,7 +376,7 @@ def _health(host: str, port: int, base_path: str, tls: bool) -> Mapping[str, Any
             document = orjson.loads(answer.read(65_536))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) and "warehouses" in document else None
+    return document if isinstance(document, dict) and {"version", "store", "ready"} <= document.keys() else None
 
 
 # --- Spark ---

@@ -108,8 +108,9 @@ def check(
     if json:
         print_json(found)
     else:
-        has = f"the role {found['role']}" if found["role"] else "no role"
-        typer.echo(f"{'yes' if found['allowed'] else 'no'}: {holder or 'you'} have {has} on {_where(on.document)}")
+        who = "you have" if holder is None else f"{holder} has"
+        what = f"the role {found['role']}" if found["role"] else "no role"
+        typer.echo(f"{'yes' if found['allowed'] else 'no'}: {who} {what} on {_where(on.document)}")
     if not found["allowed"]:
         raise typer.Exit(NOT_ALLOWED)
 

@@ -14,7 +14,7 @@ from lakepact.kernel.access import Access, Memory, Ports, Remembered
 from lakepact.kernel.decide import Claim
 from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT, name_of_record
 from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
-from lakepact.kernel.keys import Key, check_key
+from lakepact.kernel.keys import Key, check_key, is_below, name_of_cell, name_prefix_of_cells
 from lakepact.kernel.model import (
     Busy,
     Cell,
@@ -69,14 +69,18 @@ class DocumentCells:
         return await Reader(self._access()).cut(checks.check_keys(keys, self._settings))
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
-        self._check_scan(prefix, after)
-        return await Reader(self._access()).page(prefix, after, checks.check_limit(limit, self._settings))
+        cursor = self._cursor(prefix, after)
+        return await Reader(self._access()).page(prefix, cursor, checks.check_limit(limit, self._settings))
 
-    def _check_scan(self, prefix: str, after: str | None) -> None:
+    def _cursor(self, prefix: str, after: str | None) -> str | None:
+        """The name of a document, which the page before has given, or that of the cell with this key."""
         if prefix:
             check_key(prefix, self._settings.max_key_bytes)
-        if after is not None and not after.startswith("cells/"):
+        if after is None or after.startswith(name_prefix_of_cells(prefix)):
+            return after
+        if not is_below(Key(after), prefix):
             raise InvalidRequest(f"{after!r} is not a scan cursor; pass the `after` of the page before")
+        return name_of_cell(check_key(after, self._settings.max_key_bytes))
 
     async def lookup(self, transaction_id: TransactionId) -> TransactionRecord | None:
         version = await self._access().record(parse_transaction_id(transaction_id))
@@ -159,9 +163,9 @@ class DocumentCells:
     async def scan_in(
         self, transaction_id: TransactionId, prefix: str, after: str | None = None, limit: int = 100
     ) -> CellPage:
-        self._check_scan(prefix, after)
+        cursor = self._cursor(prefix, after)
         size = checks.check_limit(limit, self._settings)
-        return await self._overlay().page(parse_transaction_id(transaction_id), prefix, after, size)
+        return await self._overlay().page(parse_transaction_id(transaction_id), prefix, cursor, size)
 
     async def stage(
         self,

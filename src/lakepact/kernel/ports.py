@@ -169,7 +169,7 @@ class CellStore(Protocol):
         """A page of live cells whose keys lie below `prefix` (whole segments; "" is everything). Not a cut.
 
         Tombstones are left out, locks are resolved. The order is the store's own; `after` is the cursor of the
-        page before. A page may be short, even empty, and still have a cursor.
+        page before, or the key of a cell to go on behind. A page may be short, even empty, and still have a cursor.
         """
         ...
 

@@ -2,7 +2,8 @@
 
     /livez    200 as long as the process answers at all: restart it otherwise
     /readyz   200 if the store answers a small read within two seconds, else 503 with the reason: send no traffic
-    /health   the same as a document, with version, kind of store and warehouses; always 200
+    /health   the same as a document, with version and kind of store, and the warehouses where nobody is asked for a
+              name; always 200
     /metrics  for Prometheus
 
 They say nothing secret: no URL, no path, no text of an error from below.

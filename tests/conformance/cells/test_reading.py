@@ -116,6 +116,28 @@ async def test_the_pages_of_a_scan_hold_every_live_cell_once(world: World, limit
     assert all(cell.value == {"key": cell.key} and cell.revision == 1 and cell.writer for cell in found)
 
 
+async def test_a_scan_goes_on_behind_any_cell_by_its_key(world: World) -> None:
+    """Whoever shows a part of a page makes the next cursor of the last that they have shown."""
+    names = [
+        *keys(9),
+        key_of("main", "cells", "a/b"),
+        key_of("main", "cells", "ü z"),
+        key_of("main", "cells", "x" * 300),
+    ]
+    await world.put({key: {"n": 1} for key in names})
+    transaction_id = await world.begin()
+    staged = key_of("main", "cells", "staged")
+    await world.store.stage(transaction_id, "1", {staged: {"n": 2}})
+    outside = [cell.key for cell in (await world.store.scan("main/cells")).cells]
+    inside = [cell.key for cell in (await world.store.scan_in(transaction_id, "main/cells")).cells]
+    assert (set(outside), set(inside)) == (set(names), {*names, staged})
+    for number, key in enumerate(outside):
+        assert [one.key for one in (await world.store.scan("main/cells", key)).cells] == outside[number + 1 :]
+    for number, key in enumerate(inside):
+        page = await world.store.scan_in(transaction_id, "main/cells", key)
+        assert [one.key for one in page.cells] == inside[number + 1 :]
+
+
 async def test_a_prefix_is_whole_segments(world: World) -> None:
     names = [
         "main/a",

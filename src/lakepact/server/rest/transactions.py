@@ -197,7 +197,13 @@ def _outcome(record: TransactionRecord) -> JsonObject:
 
 def _changes(contents: Transaction) -> list[JsonObject]:
     written = [_change(write) for write in contents.writes if family_of(write.key) not in INSIDE_ONLY]
-    return [*written, *(_dependency(read) for read in contents.reads if family_of(read.key) not in INSIDE_ONLY)]
+    return [*written, *(_dependency(read) for read in contents.reads if _is_told(read))]
+
+
+def _is_told(read: Read) -> bool:
+    """A document that was looked for and not found is not: one that may not be seen looks the same."""
+    family = family_of(read.key)
+    return family not in INSIDE_ONLY and not (family == "state" and read.revision == 0)
 
 
 def _change(write: Write) -> JsonObject:
