@@ -25,7 +25,7 @@ from lakepact.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
-INSIDE = {"parts", "names", "cells", "cut", "table_files", "grants", "dropped"}
+INSIDE = {"parts", "names", "cells", "cut", "shows", "table_files", "grants", "dropped"}
 """What only the catalog itself and its guard use. A guarded one does not have it."""
 
 NOT_OF_THE_CATALOG = {"livez", "readyz", "health", "metrics", "openapi", "docs"} | {
@@ -57,7 +57,7 @@ async def test_a_guarded_catalog_has_nothing_of_the_plain_one() -> None:
     for name in ("parts", "names", "cells", "grants", "_worker", "_cells", "_names"):
         with pytest.raises(AttributeError):
             getattr(bare, name)
-    for unguarded in (bare.cut, bare.table_files):
+    for unguarded in (bare.cut, bare.shows, bare.table_files):
         with pytest.raises((AttributeError, TypeError)):
             await unguarded([], [])  # type: ignore[arg-type, call-arg]
 

@@ -245,5 +245,5 @@ async def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(wi
     (tmp_path / "torn.gz").write_bytes((tmp_path / "good.gz").read_bytes()[:-20])
     with pytest.raises(Unreadable):
         contents(tmp_path / "torn.gz")
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidRequest, match="there is no file"):
         contents(tmp_path / "missing.gz")
