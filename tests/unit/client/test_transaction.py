@@ -114,6 +114,16 @@ def test_an_abort_that_is_not_answered_does_not_hide_the_error() -> None:
     assert any("could not be aborted" in note for note in raised.value.__notes__)
 
 
+def test_an_abort_that_comes_too_late_says_what_became_of_it() -> None:
+    room = Room()
+    room.state = "committed"
+    room.abort_replies = [refusal(400, "BadRequestException", "it is committed")]
+    with pytest.raises(ZeroDivisionError) as raised:
+        room.run(lambda tx: 1 // 0)
+    [note] = raised.value.__notes__
+    assert "had ended before: it is committed" in note
+
+
 def test_however_often_begin_is_sent_it_has_one_key() -> None:
     room = Room(DONE)
     room.begin_replies = [LOST, BUSY, Answer(504)]
