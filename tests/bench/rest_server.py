@@ -25,6 +25,7 @@ from lakepact.server import logs
 from lakepact.server.app import build
 from lakepact.server.asgi import Scope
 from lakepact.server.heads import heads_within
+from lakepact.server.http import Headers
 from lakepact.server.routing import Route
 from lakepact.server.run import KEEP_ALIVE_S, bind, url_of
 from lakepact.settings import Settings
@@ -70,7 +71,7 @@ class ByHeader:
 _PEOPLE = {"": ANYONE}
 
 
-async def by_query(route: Route, scope: Scope) -> Principal:
+async def by_query(route: Route, scope: Scope, headers: Headers) -> Principal:
     query = scope["query_string"].decode()
     name = query.partition("as=")[2].partition("&")[0]
     if name not in _PEOPLE:

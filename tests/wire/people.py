@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from lakepact.access import Principal
 from lakepact.server.asgi import Scope
+from lakepact.server.http import Headers
 from lakepact.server.routing import Route
 from tests.support.asgi_client import Answer
 from tests.wire.world import Json, Wire
@@ -25,8 +26,8 @@ PEOPLE: Final[dict[str, Principal]] = {
 """Everybody of these tests: all are of the account `default`, but for Mallory, who rules another one."""
 
 
-async def admit(route: Route, scope: Scope) -> Principal:
-    return PEOPLE[dict(scope["headers"]).get(b"x-test-user", b"root").decode()]
+async def admit(route: Route, scope: Scope, headers: Headers) -> Principal:
+    return PEOPLE[headers.get(b"x-test-user", b"root").decode()]
 
 
 async def admit_call(authorization: list[bytes], address: str) -> Principal:

@@ -166,4 +166,4 @@ async def test_an_empty_level_in_a_path_is_no_server_error(wire: Wire) -> None:
 
 def _request(namespace: str, query: str = "") -> Request:
     segments = ("v1", "main", "namespaces", namespace, "tables", "t")
-    return Request("GET", "/".join(("", *segments)), {"prefix": "main", "table": "t"}, segments, query, (), b"", "1")
+    return Request("GET", "/".join(("", *segments)), {"prefix": "main", "table": "t"}, segments, query, {}, b"", "1")

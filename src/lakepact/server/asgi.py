@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from lakepact.access import ANYONE, Principal
-from lakepact.server.http import Request, Response, error_response
+from lakepact.server.http import Headers, Request, Response, error_response, headers_of
 from lakepact.server.metrics import UNMATCHED, Metrics
 from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
 
@@ -32,7 +32,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 OnError: TypeAlias = Callable[[Exception, Request], Response]
 Hook: TypeAlias = Callable[[], Awaitable[None]]
-Admit: TypeAlias = Callable[[Route, Scope], Awaitable[Principal | Response]]
+Admit: TypeAlias = Callable[[Route, Scope, Headers], Awaitable[Principal | Response]]
 """Who asks for this, or what they are told instead of an answer."""
 
 BAD_REQUEST: Final = "BadRequestException"
@@ -46,7 +46,6 @@ CLIENT_GONE: Final = 499
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _CLOSE: Final = ((b"Connection", b"close"),)
-_ABOUT_BODY: Final = frozenset({b"content-length", b"content-encoding", b"expect"})
 _FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 _log = structlog.get_logger(__name__)
@@ -113,7 +112,8 @@ class Application:
         began = time.perf_counter()
         self._metrics.request_began()
         operation, status = UNMATCHED, 500
-        request_id, headers = self._sight(scope["headers"])
+        headers = headers_of(scope["headers"])
+        request_id = self._id(headers)
         response: Response | None = None
         principal = ANYONE
         try:
@@ -122,7 +122,7 @@ class Application:
                 operation = match.route.operation
                 # Before the body is read: strangers send none that we keep.
                 if self._admit is not None:
-                    principal = await self._admitted(self._admit, match, scope, request_id)
+                    principal = await self._admitted(self._admit, match, scope, headers, request_id)
                 response = await self._handled(match, scope, headers, receive, request_id, principal)
             except _Refused as refused:
                 response = refused.response
@@ -139,16 +139,11 @@ class Application:
 
     # --- the request ---
 
-    def _sight(self, raw_headers: Any) -> tuple[str, dict[bytes, bytes]]:
-        """The request's id, and the headers that say how to read the body."""
-        request_id = ""
-        about_body: dict[bytes, bytes] = {}
-        for name, value in raw_headers:
-            if name == b"x-request-id" and _FOREIGN_ID.fullmatch(value):
-                request_id = value.decode()
-            elif name in _ABOUT_BODY:
-                about_body[name] = value
-        return request_id or f"{self._process}-{next(self._count):x}", about_body
+    def _id(self, headers: Headers) -> str:
+        foreign = headers.get(b"x-request-id")
+        if foreign is not None and _FOREIGN_ID.fullmatch(foreign):
+            return foreign.decode()
+        return f"{self._process}-{next(self._count):x}"
 
     def _matched(self, scope: Scope) -> Match:
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -162,11 +157,11 @@ class Application:
         except BadPath as error:
             raise _Refused(error_response(400, BAD_REQUEST, str(error))) from None
 
-    async def _admitted(self, admit: Admit, match: Match, scope: Scope, request_id: str) -> Principal:
+    async def _admitted(self, admit: Admit, match: Match, scope: Scope, headers: Headers, request_id: str) -> Principal:
         try:
-            found = await admit(match.route, scope)
+            found = await admit(match.route, scope, headers)
         except Exception as error:
-            request = _request(match, scope, b"", request_id, ANYONE)
+            request = _request(match, scope, headers, b"", request_id, ANYONE)
             raise _Refused(self._explained(error, request, match.route.operation)) from None
         if isinstance(found, Response):
             raise _Refused(found)
@@ -176,7 +171,7 @@ class Application:
         self,
         match: Match,
         scope: Scope,
-        headers: dict[bytes, bytes],
+        headers: Headers,
         receive: Receive,
         request_id: str,
         principal: Principal,
@@ -185,7 +180,7 @@ class Application:
         if scope["method"] in _WITH_BODY:
             most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
             body = await self._body(headers, receive, most)
-        request = _request(match, scope, body, request_id, principal)
+        request = _request(match, scope, headers, body, request_id, principal)
         try:
             return await match.route.handler(request)
         except Exception as error:
@@ -203,7 +198,7 @@ class Application:
 
     # --- its body ---
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, most: int) -> bytes:
         try:
             async with asyncio.timeout(self._body_deadline_s):
                 body = await self._read(headers, receive, most)
@@ -213,7 +208,7 @@ class Application:
         encoding = headers.get(b"content-encoding")
         return body if encoding is None else self._unpacked(body, encoding, most)
 
-    async def _read(self, headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
+    async def _read(self, headers: Headers, receive: Receive, most: int) -> bytes:
         if int(headers.get(b"content-length", 0)) > most:
             if b"expect" not in headers:
                 await self._let_go(receive, most)
@@ -324,7 +319,9 @@ class Application:
             await send({"type": f"lifespan.{stage}.complete"})
 
 
-def _request(match: Match, scope: Scope, body: bytes, request_id: str, principal: Principal) -> Request:
+def _request(
+    match: Match, scope: Scope, headers: Headers, body: bytes, request_id: str, principal: Principal
+) -> Request:
     client = scope.get("client")
     return Request(
         method=scope["method"],
@@ -332,7 +329,7 @@ def _request(match: Match, scope: Scope, body: bytes, request_id: str, principal
         params=match.params,
         segments=match.segments,
         query_string=scope["query_string"].decode("latin-1"),
-        raw_headers=scope["headers"],
+        headers=headers,
         body=body,
         id=request_id,
         principal=principal,

@@ -19,7 +19,8 @@ from lakepact.access import ANYONE, Principal
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import MAX_DEPTH
 
-RawHeaders: TypeAlias = Sequence[tuple[bytes, bytes]]
+Headers: TypeAlias = Mapping[bytes, bytes]
+"""By name in lower case. If a name comes twice, the first counts."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_QUERY_FIELDS: Final = 100
@@ -50,9 +51,7 @@ class Request:
     """The segments of the raw path, not decoded."""
 
     query_string: str
-    raw_headers: RawHeaders
-    """As ASGI gives them: names in lower case."""
-
+    headers: Headers
     body: bytes
     id: str
     """The request's id, for logs and for the `X-Request-Id` of the answer."""
@@ -70,11 +69,8 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """The first header of this name, in any case."""
-        wanted = name.lower().encode("latin-1")
-        for found, value in self.raw_headers:
-            if found == wanted:
-                return value.decode("latin-1")
-        return None
+        value = self.headers.get(_on_the_wire(name))
+        return value.decode("latin-1") if value is not None else None
 
     def json(self) -> Any:
         """The body as JSON. Raises `BadBody` for everything that is not a JSON document of bounded depth."""
@@ -105,6 +101,16 @@ def json_response(value: Any, status: int = 200, headers: tuple[tuple[bytes, byt
 def error_response(status: int, type: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
     """An error in the form the Iceberg REST specification gives it."""
     return json_response({"error": {"message": message, "type": type, "code": status}}, status, headers)
+
+
+def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers as ASGI gives them, by name."""
+    return dict(reversed(raw))
+
+
+@lru_cache(maxsize=256)
+def _on_the_wire(name: str) -> bytes:
+    return name.lower().encode("latin-1")
 
 
 @lru_cache(maxsize=256)

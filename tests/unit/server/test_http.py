@@ -9,7 +9,7 @@ import pytest
 
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import MAX_DEPTH
-from lakepact.server.http import BadBody, BadQuery, Request, error_response, json_response
+from lakepact.server.http import BadBody, BadQuery, Request, error_response, headers_of, json_response
 
 
 def request(**given: Any) -> Request:
@@ -19,7 +19,7 @@ def request(**given: Any) -> Request:
         "params": {},
         "segments": ("v1", "config"),
         "query_string": "",
-        "raw_headers": (),
+        "headers": {},
         "body": b"",
         "id": "r-1",
     }
@@ -27,7 +27,7 @@ def request(**given: Any) -> Request:
 
 
 def test_a_header_is_found_in_any_case_and_the_first_one_counts() -> None:
-    found = request(raw_headers=[(b"if-none-match", b'"a"'), (b"if-none-match", b'"b"')])
+    found = request(headers=headers_of([(b"if-none-match", b'"a"'), (b"if-none-match", b'"b"')]))
     assert found.header("If-None-Match") == '"a"'
     assert found.header("ETag") is None
 

@@ -1,9 +1,9 @@
 """Whose bearer token this is: an API token, an access token of this server's, or a token of an identity provider.
 
 Each kind is told by its form and checked in its own way only, with its own keys, so none can pass for another. Whoever
-was recognised is remembered for `remember_s`, by the hash of what they sent: that is how long a revoked token may still
-be good, and all that authentication costs most requests. That they were is known for longer, and lets nobody in: it
-only spares them the wait for others' mistakes. Those who are not recognised are not remembered.
+was recognised is remembered for `remember_s`, by the hash of the header they sent: that is how long a revoked token may
+still be good, and all that authentication costs most requests. That they were is known for longer, and lets nobody in:
+it only spares them the wait for others' mistakes. Those who are not recognised are not remembered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakepact.access.principal import Principal
 from lakepact.access.secrets import Given, Secret, TokenId, parse
 from lakepact.access.signed import key_id_of
 from lakepact.kernel.ports import Clock
-from lakepact.server.auth.errors import Expired, Unrecognised
+from lakepact.server.auth.errors import SEND_ONE, Expired, Unrecognised
 from lakepact.server.auth.keys import SigningKeys
 from lakepact.server.auth.tokens import Tokens
 
@@ -24,6 +24,9 @@ ACCESS: Final = "access"
 """What an access token is signed for."""
 
 MOST_BYTES: Final = 16_384
+_NO_TOKENS: Final = frozenset({b"", b"None", b"null", b"undefined"})
+"""What clients send that were given none."""
+
 _MOST_REMEMBERED: Final = 10_000
 
 
@@ -66,32 +69,40 @@ class Bearers:
         self._expired_status = expired_status
         self._remembered: dict[bytes, tuple[Recognised, float]] = {}
 
-    def remembered(self, text: bytes) -> Principal | None:
-        """Who was recognised by this a moment ago."""
-        found = self._remembered.get(hashlib.sha256(text).digest())
+    def remembered(self, header: bytes) -> Principal | None:
+        """Who was recognised by this header a moment ago."""
+        found = self._remembered.get(hashlib.sha256(header).digest())
         if found is None or self._clock.monotonic_s() >= found[1]:
             return None
         return found[0].principal
 
-    def was_good(self, text: bytes) -> bool:
-        """Whether somebody was recognised by this, however long ago, when it was looked at last."""
-        return hashlib.sha256(text).digest() in self._remembered
+    def was_good(self, header: bytes) -> bool:
+        """Whether somebody was recognised by this header, however long ago, when it was looked at last."""
+        return hashlib.sha256(header).digest() in self._remembered
 
-    async def recognise(self, text: bytes) -> Recognised:
-        """Raises `Unrecognised`, and `StoreUnavailable` or its like while nobody can say."""
-        if len(text) > MOST_BYTES:
+    async def recognise(self, header: bytes) -> Principal:
+        """Whose `Authorization` header this is. Raises as `checked` does."""
+        key = hashlib.sha256(header).digest()
+        try:
+            found = await self.checked(_token_in(header))
+        except Unrecognised:
+            self._remembered.pop(key, None)
+            raise
+        self._remember(key, found)
+        return found.principal
+
+    async def checked(self, token: bytes) -> Recognised:
+        """Whose token this is. Raises `Unrecognised`, and `StoreUnavailable` or its like while nobody can say."""
+        if len(token) > MOST_BYTES:
             raise Unrecognised(f"the token is longer than {MOST_BYTES:,} bytes")
         try:
-            found = await self._checked(text.decode("ascii"))
+            return await self._by_kind(token.decode("ascii"))
         except UnicodeDecodeError:
             raise Unrecognised("the token is no token: it has characters that tokens do not have") from None
         except Unrecognised as error:
-            self._remembered.pop(hashlib.sha256(text).digest(), None)
             if error.expired and self._expired_status == Expired.code:
                 raise Expired(error.message, expired=True) from None
             raise
-        self._remember(hashlib.sha256(text).digest(), found)
-        return found
 
     async def access_token(self, text: str, *, even_expired: bool = False) -> Recognised:
         """Whose access token of this server's this is."""
@@ -124,7 +135,7 @@ class Bearers:
             raise Unrecognised("the API token has expired; ask for another", expired=True)
         return token, secret
 
-    async def _checked(self, text: str) -> Recognised:
+    async def _by_kind(self, text: str) -> Recognised:
         if self._tokens is not None:
             ours = parse(text)
             if ours is not None:
@@ -147,3 +158,11 @@ class Bearers:
         self._remembered[key] = (found, self._clock.monotonic_s() + for_s)
         while len(self._remembered) > _MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
+
+
+def _token_in(header: bytes) -> bytes:
+    scheme, _, sent = header.partition(b" ")
+    token = sent.strip()
+    if scheme.lower() != b"bearer" or token in _NO_TOKENS:
+        raise Unrecognised(f"the Authorization header has no bearer token; {SEND_ONE}")
+    return token

@@ -8,6 +8,10 @@ from lakepact.catalog.errors import Refusal
 from lakepact.errors import StoreUnavailable
 
 REALM: Final = "lakepact"
+SEND_ONE: Final = (
+    "send `Authorization: Bearer <token>` (Lakepact's own commands and client take it from LAKEPACT_TOKEN). `lakepact "
+    "tokens create` on this server's store makes one, or your identity provider does"
+)
 
 
 class Unrecognised(Refusal):

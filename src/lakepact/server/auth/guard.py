@@ -14,10 +14,10 @@ from typing import Any, Final
 from lakepact.access.principal import ANYONE, NOBODY, Principal
 from lakepact.kernel.ports import Clock
 from lakepact.server.auth.bearer import Bearers
-from lakepact.server.auth.errors import NotAllowed, TooManyRequests, Unrecognised, challenge
+from lakepact.server.auth.errors import SEND_ONE, NotAllowed, TooManyRequests, Unrecognised, challenge
 from lakepact.server.auth.limits import Buckets
 from lakepact.server.auth.sessions import Sessions, is_page
-from lakepact.server.http import Response, json_response
+from lakepact.server.http import Headers, Response, json_response
 from lakepact.server.routing import Route
 
 FAILURES_PER_S: Final = 10.0
@@ -25,12 +25,6 @@ FAILURES_AT_ONCE: Final = 100.0
 """Wrong tokens from one address, before it has to wait."""
 
 _UNLIMITED: Final = frozenset({"livez", "readyz", "health", "metrics"})
-_SEND_ONE: Final = (
-    "send `Authorization: Bearer <token>` (Lakepact's own commands and client take it from LAKEPACT_TOKEN). `lakepact "
-    "tokens create` on this server's store makes one, or your identity provider does"
-)
-_NO_TOKENS: Final = frozenset({b"", b"None", b"null", b"undefined"})
-"""What clients send that were given none."""
 
 
 class Guard:
@@ -50,11 +44,11 @@ class Guard:
         self._failures = Buckets(FAILURES_PER_S, FAILURES_AT_ONCE, clock)
         self._on_unrecognised = on_unrecognised
 
-    async def admit(self, route: Route, scope: Mapping[str, Any]) -> Principal | Response:
+    async def admit(self, route: Route, scope: Mapping[str, Any], headers: Headers) -> Principal | Response:
         """Who it is, or what they are told instead of an answer. Raises while nobody can say."""
         address = address_of(scope)
         try:
-            principal = await self._asked(route, scope, address)
+            principal = await self._asked(route, scope, headers, address)
             if principal is None:
                 return self._sessions.login(_path(scope))
             if route.operation not in _UNLIMITED:
@@ -103,51 +97,53 @@ class Guard:
         )
         return json_response({"error": error.to_json()}, error.code, (header,))
 
-    async def _asked(self, route: Route, scope: Mapping[str, Any], address: str) -> Principal | None:
+    async def _asked(self, route: Route, scope: Mapping[str, Any], headers: Headers, address: str) -> Principal | None:
         """None: a person who has to log in first."""
         if self._bearers is None:
-            _check_site(route, scope)
+            _check_site(route, headers)
             return ANYONE
         if route.open:
             return NOBODY
-        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
+        authorization = _every(b"authorization", scope, headers)
         if not authorization and is_page(route):
-            cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie")
-            return await self._sessions.recognise(cookies)
+            return await self._sessions.recognise(b"; ".join(_every(b"cookie", scope, headers)))
         return await self._recognised(self._bearers, authorization, address)
 
     async def _recognised(self, bearers: Bearers, authorization: list[bytes], address: str) -> Principal:
         try:
-            text = _bearer(authorization)
-            known = bearers.remembered(text)
+            header = _only(authorization)
+            known = bearers.remembered(header)
             if known is not None:
                 return known
-            if not bearers.was_good(text):
+            if not bearers.was_good(header):
                 self.check_failures(address)
-            return (await bearers.recognise(text)).principal
+            return await bearers.recognise(header)
         except Unrecognised as error:
             self.failed(address, error)
             raise
 
 
-def _bearer(authorization: list[bytes]) -> bytes:
+def _every(name: bytes, scope: Mapping[str, Any], headers: Headers) -> list[bytes]:
+    """All headers of this name. Most requests have no name twice."""
+    if len(headers) == len(scope["headers"]):
+        return [headers[name]] if name in headers else []
+    return [value for found, value in scope["headers"] if found == name]
+
+
+def _only(authorization: list[bytes]) -> bytes:
     if not authorization:
-        raise Unrecognised(f"who are you? {_SEND_ONE}", missing=True)
+        raise Unrecognised(f"who are you? {SEND_ONE}", missing=True)
     if len(authorization) > 1:
         raise Unrecognised("there are several Authorization headers; send one")
-    scheme, _, sent = authorization[0].partition(b" ")
-    text = sent.strip()
-    if scheme.lower() != b"bearer" or text in _NO_TOKENS:
-        raise Unrecognised(f"the Authorization header has no bearer token; {_SEND_ONE}")
-    return text
+    return authorization[0]
 
 
-def _check_site(route: Route, scope: Mapping[str, Any]) -> None:
+def _check_site(route: Route, headers: Headers) -> None:
     """A server that asks nobody is reached by the browsers of its machine, whatever page they show: a page of another
     site may look at nothing, but it could send something. Browsers say where a request comes from."""
     if route.method in ("GET", "HEAD"):
         return
-    if any(name == b"sec-fetch-site" and value in (b"cross-site", b"same-site") for name, value in scope["headers"]):
+    if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
         raise NotAllowed("this request comes from a page of another site, and is not answered")
 
 

@@ -88,7 +88,7 @@ class Sessions:
         """Recognise somebody by a token that they have typed in. Raises `Unrecognised`."""
         if self._bearers is None:
             raise InvalidRequest("this server asks nobody for a name: there is nothing to log in to")
-        found = await self._bearers.recognise(token.strip().encode())
+        found = await self._bearers.checked(token.strip().encode())
         return found.principal, await self.begun(found)
 
     async def begun(self, found: Recognised) -> Header:
