@@ -137,7 +137,11 @@ class Catalog(Operations):
         by = call.source.get("principal")
 
         async def plan(draft: Draft) -> JsonObject:
-            return await self.grants.put(draft, Grant(await self.scope(draft, scope), holder, role, by))
+            found = await self.scope(draft, scope)
+            if found.kind == "namespace":
+                # If it is dropped at the same moment, nothing may be granted on the next one of its name.
+                draft.depend_on(self.parts.keys.namespace(found.levels))
+            return await self.grants.put(draft, Grant(found, holder, role, by))
 
         return await self._worker.perform(call, plan)
 

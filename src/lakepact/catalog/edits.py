@@ -6,7 +6,6 @@ is remembered inside the transaction as a digest, and beside it as a record of i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -20,7 +19,7 @@ from lakepact.catalog.work import Draft
 from lakepact.errors import KeyReused
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
-from lakepact.kernel.identity import TransactionId, timestamp_ms, uuid7
+from lakepact.kernel.identity import TransactionId, derived_id
 from lakepact.kernel.model import TransactionRecord
 
 _GUARDS: Final = "guards"
@@ -144,8 +143,7 @@ class Edits:
 
 def guard_id(transaction_id: TransactionId) -> TransactionId:
     """The id of the record that remembers what was staged in this transaction, after the transaction itself forgot."""
-    digest = hashlib.sha256(f"edits of {transaction_id}".encode()).digest()
-    return uuid7(timestamp_ms(transaction_id), int.from_bytes(digest[:10]))
+    return derived_id(transaction_id, "edits")
 
 
 def guard_answer(transaction_id: TransactionId, operation: str, warehouse: str) -> JsonObject:

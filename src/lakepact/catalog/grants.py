@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -170,8 +170,14 @@ class Grants:
     async def forget(self, draft: Draft, scope: Scope) -> None:
         """What was granted on something that goes. Another one of the same name begins without grants."""
         bucket, granted = await self._in(draft, scope)
+        # A grant that comes at the same moment must not stay behind.
+        draft.depend_on(self.holding(scope))
         if scope.text in granted:
             await self._write(draft, bucket, {text: held for text, held in granted.items() if text != scope.text})
+
+    def holding(self, scope: Scope) -> Key:
+        """The cell that all grants on this are in."""
+        return self._account if scope.text == _ACCOUNT else self._keys.grants_bucket(_bucket_of(scope))
 
     async def _in(self, draft: Draft, scope: Scope) -> tuple[str | None, Granted]:
         """The bucket a scope is in (None: the account's cell), and all that is in it."""
@@ -197,6 +203,15 @@ class Grants:
         """Let an index say at which revision this cell is once the draft is committed."""
         revisions = (await draft.current(index) or {}).get("revisions", {})
         draft.write(index, {"revisions": {**revisions, name: draft.seen[to].revision + 1}})
+
+
+def refuse_granted(namespace: Sequence[str], holding: Cell) -> None:
+    """Grants are outside of transactions, and must not outlive what they are on."""
+    if Scope.namespace(namespace).text in _granted(holding):
+        raise BadRequest(
+            f"there are grants on namespace {'.'.join(namespace)}: drop it outside of a transaction, or remove them "
+            f"first with lakepact grants remove"
+        )
 
 
 def pointer_key(keys: Keys, scope: Scope) -> Key:

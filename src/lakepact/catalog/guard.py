@@ -56,7 +56,8 @@ class Guard:
 
     def asking(self, scope: Operations, rights: Rights) -> Asking:
         parts = self.catalog.parts
-        return Asking(self.principal, rights, parts.keys, scope.names, parts.store, parts.warehouse.name)
+        inside = isinstance(scope, Overlay)
+        return Asking(self.principal, rights, parts.keys, scope.names, parts.store, parts.warehouse.name, inside=inside)
 
     async def now(self, scope: Operations) -> Asking:
         """With the rights as they are now."""
@@ -238,7 +239,7 @@ class PlanCheck:
         if asking.rights.everywhere is Role.MANAGE:
             return
         with self.judging():
-            _check_found(draft, asking)
+            await _check_found(draft, asking)
             self._places(asking).check(draft, self.commits, self.delta)
         if not isinstance(self.scope, Overlay):
             # In the same commit. What is made inside a transaction is theirs when that is published.
@@ -251,10 +252,10 @@ class PlanCheck:
         return Places(parts.warehouse, parts.keys, asking)
 
 
-def _check_found(draft: Draft, asking: Asking) -> None:
+async def _check_found(draft: Draft, asking: Asking) -> None:
     """A commit that was made before is answered with the table as it is, for those who may still write it."""
     for pointer in draft.found_by_id:
-        role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+        role = await asking.role_on(pointer)
         if role is None or role < Role.WRITE:
             raise _applied_before(draft)
 

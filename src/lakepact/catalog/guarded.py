@@ -83,10 +83,7 @@ class GuardedOperations(Operations):
         """Before everything else: whether whoever asks may be here at all."""
 
     async def role_on(self, pointer: Pointer) -> Role | None:
-        asking = await self._guard.now(self._inner)
-        inside = self._inside
-        namespace = pointer.identifier.namespace if inside is None else await inside.namespace_now(pointer)
-        return asking.rights.on_thing(namespace, scope_of(pointer))
+        return await (await self._guard.now(self._inner)).role_on(pointer)
 
     # --- seeing ---
 
@@ -205,11 +202,15 @@ class GuardedOperations(Operations):
             Kind.VIEW: self._inner.list_views,
             Kind.DELTA: self._inner.list_delta,
         }[kind]
+        if self._inside is not None and asking.rights.everywhere is None:
+            # Before all else: the transaction would depend on the namespace from then on.
+            await self._sees(asking, namespace)
+            seen = await self._inside.listed(namespace, asking)
+            return await inner(namespace, token, size, visible=lambda value: value["id"] in seen)
         if asking.rights.on_namespace(namespace) is not None:
             return await inner(namespace, token, size, visible=visible)
         things, family = asking.rights.things, FAMILIES[kind]
-        if not things or self._inside is not None:
-            # Inside of a transaction before all else: it would depend on the namespace from then on.
+        if not things:
             await self._sees(asking, namespace)
         page = await inner(
             namespace, token, size, visible=lambda value: Scope.thing(family, value["id"]).text in things

@@ -1,25 +1,23 @@
 """Transactions as one principal may see them: their own, and those of others if they manage the warehouse.
 
 What is staged is checked statement by statement, and all of it once more when it is published: rights may have gone in
-between. What a transaction does is read from the cells it writes, so nothing that it holds can be forgotten.
+between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from lakepact.access import Role, Scope
-from lakepact.access.rules import RULES, user
+from lakepact.access import Role
+from lakepact.access.rules import NOTHING, RULES, user
 from lakepact.catalog.edits import Digest, DocumentAt, NewDocument, TableEdit
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.files import parsed
-from lakepact.catalog.grants import pointer_key
 from lakepact.catalog.guard import Guard, PlanCheck, made_by
 from lakepact.catalog.guarded import GuardedOperations
-from lakepact.catalog.keys import family_of, levels_of
-from lakepact.catalog.namespaces import MARK
+from lakepact.catalog.keys import family_of
 from lakepact.catalog.needs import (
     Anything,
     Asking,
@@ -28,13 +26,11 @@ from lakepact.catalog.needs import (
     OnDocument,
     OnId,
     OnThing,
-    OnWarehouse,
-    check_all,
 )
 from lakepact.catalog.overlay import PRINCIPAL, Overlay
 from lakepact.catalog.places import Places
-from lakepact.catalog.pointers import FAMILIES, Change, Kind, Pointer, scope_of, shown
-from lakepact.catalog.staged import STAGED
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
+from lakepact.catalog.publishing_rights import publishing_rights
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.work import Call, Done, Draft
@@ -42,9 +38,8 @@ from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.iceberg.requirements import is_creation
-from lakepact.kernel.identity import TransactionId
-from lakepact.kernel.keys import Key, segments_of
-from lakepact.kernel.model import Cell, Isolation, State, Transaction, TransactionPage, TransactionRecord, Write
+from lakepact.kernel.identity import TransactionId, derived_id
+from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
 T = TypeVar("T")
 
@@ -113,8 +108,7 @@ class GuardedTransactions(Transactions):
 
     async def prepare(self, call: Call) -> TransactionRecord:
         async def work() -> TransactionRecord:
-            await self._check_staged(call.transaction_id)
-            return await self._inner.prepare(call)
+            return await self._inner.prepare(await self._judged(call))
 
         return await self._guard.noted(call, (), work)
 
@@ -126,33 +120,29 @@ class GuardedTransactions(Transactions):
         check.edits = edits
 
         async def work() -> TransactionRecord:
-            await self._check_staged(call.transaction_id)
-            guarded = Call(
-                call.transaction_id, call.operation, call.keyed, call.request_hash, call.source, call.warehouse, check
-            )
+            guarded = replace(await self._judged(call), guard=check)
             return await self._inner.prepare_edits(guarded, edits, digest, key=key)
 
         return await self._guard.noted(call, needs, work, None, check)
 
     async def commit(self, call: Call) -> Done:
         async def work() -> Done:
-            await self._check_staged(call.transaction_id)
-            done = await self._inner.commit(call)
+            done = await self._inner.commit(await self._judged(call))
             await self._give(call)
             return done
 
         return await self._guard.noted(call, (), work)
 
     async def _give(self, call: Call) -> None:
-        """Whoever has made something manages it. After the commit, and again if it is asked for again: grants of
-        others at the same time must not get in the way of the tables."""
-        guard = self._guard
+        """Whoever has made something manages it. After the commit: grants of others at the same time must not get in
+        the way of the tables. Once, however often the commit is asked for: it may have been taken away since."""
+        guard, once = self._guard, derived_id(call.transaction_id, "gifts")
         try:
             record = await self._inner.load(call.transaction_id)
-            rights = (await guard.now(guard.catalog)).rights
-            made = made_by(rights, record.writes if record is not None else ())
-            if made:
-                giving = Call(guard.catalog.new_id(), "addGrant", source=call.source, warehouse=call.warehouse)
+            writes = record.writes if record is not None else ()
+            if made_by(NOTHING, writes):
+                made = made_by((await guard.now(guard.catalog)).rights, writes)
+                giving = Call(once, "addGrant", keyed=True, source=call.source, warehouse=call.warehouse)
                 await guard.catalog.give(giving, made, user(guard.principal.name or ""))
         except LakepactError as error:
             # The tables are committed, and that is what was asked for.
@@ -172,17 +162,17 @@ class GuardedTransactions(Transactions):
             if asking.rights.everywhere is not Role.MANAGE:
                 raise _not_yours(record.id, asking)
 
-    async def _check_staged(self, transaction_id: TransactionId) -> None:
-        """Whether it is theirs, and they may still do all that it does."""
-        record = await self._inner.load(transaction_id)
+    async def _judged(self, call: Call) -> Call:
+        """The call, if the transaction is theirs and they may still do all that it does."""
+        record = await self._inner.load(call.transaction_id)
         if record is None:
-            return
+            return call
         await self._check_mine(record)
         if record.state in (State.ABORTED, State.FAILED):
-            return
-        writes = record.writes or (await self._inner.contents(transaction_id)).writes
-        # What has happened lies where it lies.
-        await check_writes(self._guard, writes, places=record.state is not State.COMMITTED)
+            return call
+        writes = record.writes or (await self._inner.contents(record.id)).writes
+        is_owner = owner_of(record) == self._guard.principal.name
+        return replace(call, judge=await publishing_rights(self._guard, writes, record.state, is_owner=is_owner))
 
 
 class GuardedOverlay(GuardedOperations, Overlay):
@@ -270,95 +260,6 @@ def _of_edit(edit: TableEdit) -> Need:
             return OnThing(edit.target, Kind.TABLE, Role.WRITE)
         case id:
             return OnId(Kind.TABLE, id, Role.WRITE)
-
-
-async def check_writes(guard: Guard, writes: Sequence[Write], *, places: bool = True) -> None:
-    """What it takes to make these changes visible, told from the cells alone; `places`: also what it takes to choose
-    where they lie."""
-    catalog = guard.catalog
-    store, keys = catalog.parts.store, catalog.parts.keys
-    looked = [write.key for write in writes if family_of(write.key) in (*_KINDS, "namespaces", "governance")]
-    governed = {
-        write.key: [pointer_key(keys, Scope.thing(family, segments_of(write.key)[-1])) for family in _KINDS]
-        for write in writes
-        if family_of(write.key) == "governance"
-    }
-    now = await store.read([*looked, *(key for some in governed.values() for key in some)])
-    asking = await guard.now(catalog)
-    needs = [need for write in writes for need in _of_write(write, now)]
-    if places and any(_chooses_a_place(write, now) for write in writes):
-        needs.append(OnWarehouse(Role.MANAGE))
-    await check_all(needs, catalog.cells, asking)
-    for write in writes:
-        family = family_of(write.key)
-        if family in _KINDS:
-            _check_pointer(write, now[write.key], asking)
-        elif family == "governance":
-            for key in governed[write.key]:
-                if (pointer := Pointer.of(now[key])) is not None:
-                    _check_role(pointer, Role.MANAGE, asking)
-
-
-def _of_write(write: Write, now: Mapping[Key, Cell]) -> list[Need]:
-    _, family, *rest = segments_of(write.key)
-    match family:
-        case "names" if write.value is not None:
-            return [InNamespace(tuple(levels_of(rest[0])), Role.CREATE)]
-        case "namespaces":
-            parent = tuple(levels_of(rest[0])) if rest[0] != "." else ()
-            current = now[write.key].value
-            if current is None:
-                return [InNamespace(parent, Role.CREATE)] if write.value is not None else []
-            if write.value is not None and _unmarked(write.value) == _unmarked(current):
-                return []
-            return [InNamespace((*parent, rest[1]), Role.MANAGE)]
-        case "state":
-            return [OnDocument(rest[0], Role.WRITE)]
-        case _:
-            return []
-
-
-def _chooses_a_place(write: Write, now: Mapping[Key, Cell]) -> bool:
-    """Whether files lie where somebody has put them, and not the catalog. Only who manages the warehouse may."""
-    family, value = family_of(write.key), write.value
-    if value is None or (family in (*_KINDS, "namespaces") and now[write.key].revision != write.revision):
-        # It goes, or has moved since: then the commit is a conflict.
-        return False
-    if family == "namespaces":
-        before = now[write.key].value or {}
-        return bool(_location_of(value) != _location_of(before))
-    if family not in _KINDS:
-        return False
-    pointer, there = Pointer.from_json(value), Pointer.of(now[write.key])
-    if there is not None:
-        return pointer.location != there.location
-    # What is new has a folder of its own, which its id is in. It may have been renamed since.
-    registered = pointer.change is Change.REGISTER or (value.get(STAGED) or {}).get("base") is not None
-    return registered or not pointer.location.endswith(f"-{pointer.id}")
-
-
-def _location_of(namespace: Mapping[str, Any]) -> str | None:
-    properties: Mapping[str, str] = namespace.get("properties") or {}
-    return properties.get("location")
-
-
-def _check_pointer(write: Write, cell: Cell, asking: Asking) -> None:
-    before = Pointer.of(cell)
-    if before is None:
-        # New: its name says in which namespace, and that was looked at. Or gone: then the commit is a conflict.
-        return
-    renamed = write.value is not None and Pointer.from_json(write.value).identifier != before.identifier
-    _check_role(before, Role.MANAGE if write.value is None or renamed else Role.WRITE, asking)
-
-
-def _check_role(pointer: Pointer, needed: Role, asking: Asking) -> None:
-    role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
-    if role is None or role < needed:
-        raise asking.forbidden(needed, f"{pointer.kind} {shown(pointer.identifier)}")
-
-
-def _unmarked(value: Mapping[str, object]) -> dict[str, object]:
-    return {name: one for name, one in value.items() if name not in (MARK, "changed")}
 
 
 def _not_yours(transaction_id: TransactionId, asking: Asking) -> Forbidden:

@@ -8,14 +8,19 @@ tables where they were when it began, while rights are those of now: what was mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from lakepact.access import Rights, Scope
+from lakepact.catalog.grants import pointer_key
 from lakepact.catalog.guard import Guard
 from lakepact.catalog.names import TableAt
+from lakepact.catalog.needs import Asking, namespace_now
 from lakepact.catalog.overlay import Overlay
 from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.model import Cell
+
+_AT_ONCE: Final = 500
 
 
 class Inside:
@@ -33,7 +38,7 @@ class Inside:
         while rights.everywhere is None:
             found, namespace = await names.find(self.quietly, identifier), identifier.namespace
             if found is not None:
-                namespace = await self.namespace_now(found)
+                namespace = await namespace_now(self._overlay.parts.store, self._overlay.parts.keys, found)
             sees = rights.on_namespace(namespace) if found is None else rights.on_thing(namespace, scope_of(found))
             if sees is None:
                 return None, namespace
@@ -60,10 +65,21 @@ class Inside:
         # One that has come to stand for another table in between was judged by the one before.
         return [there if (there := at.get(one)) is not None and there.id == seen[one] else None for one in identifiers]
 
-    async def namespace_now(self, pointer: Pointer) -> tuple[str, ...]:
-        """Where it is for everybody; if it is not there for everybody, where the transaction has it."""
-        key = self._overlay.names.pointer_key(pointer)
-        return _namespace_in((await self._overlay.parts.store.read([key]))[key], pointer.identifier)
+    async def listed(self, namespace: Sequence[str], asking: Asking) -> set[str]:
+        """The ids of those that the transaction has in this namespace and that may be seen where they are now."""
+        parts, seen, after = self._overlay.parts, set[str](), None
+        while True:
+            page = await self._overlay.cells.scan(parts.keys.names_in(namespace), after, _AT_ONCE)
+            scopes = [Scope.thing(FAMILIES[Kind(one["kind"])], one["id"]) for cell in page.cells if (one := cell.value)]
+            keys = {scope: pointer_key(parts.keys, scope) for scope in scopes}
+            now = await parts.store.read(keys.values())
+            for scope, key in keys.items():
+                pointer = Pointer.of(now[key])
+                if asking.rights.on_thing(pointer.identifier.namespace if pointer else namespace, scope) is not None:
+                    seen.add(scope.id)
+            after = page.after
+            if after is None:
+                return seen
 
 
 def sees_table(rights: Rights, namespace: tuple[str, ...], table_id: str) -> bool:

@@ -132,6 +132,12 @@ def levels_of(path: str) -> list[str]:
     return [level.replace("~1", ".").replace("~0", "~") for level in path[1:].split(".")]
 
 
+def namespace_of(key: Key) -> tuple[str, ...]:
+    """The namespace whose cell this is."""
+    _, _, parent, name = segments_of(key)
+    return (name,) if parent == "." else (*levels_of(parent), name)
+
+
 def last_segment(key: Key) -> str:
     """The name of a namespace, table or view, from its key."""
     return segments_of(key)[-1]

@@ -73,11 +73,22 @@ class Asking:
     let_go: frozenset[Identifier] = frozenset()
     """The names that this earlier request has taken away."""
 
+    inside: bool = False
+    """Whether they ask from inside an open transaction."""
+
     def forbidden(self, role: Role, what: str) -> Forbidden:
         return Forbidden(
             f"{self.principal.name} may not do this: it needs the role {role.word} on {what}. Whoever manages that can "
             f"give it with lakepact grants add"
         )
+
+    async def role_on(self, pointer: Pointer) -> Role | None:
+        """A transaction goes on seeing things where they were when it began. Rights are those of now, and so is the
+        place that they come from."""
+        namespace = pointer.identifier.namespace
+        if self.inside and self.rights.everywhere is not Role.MANAGE:
+            namespace = await namespace_now(self.store, self.keys, pointer)
+        return self.rights.on_thing(namespace, scope_of(pointer))
 
     async def sees_namespace(self, levels: tuple[str, ...]) -> bool:
         """Whether anything in it may be seen."""
@@ -95,6 +106,13 @@ class Asking:
                 if cell.value is not None:
                     found.add(tuple(cell.value["namespace"]))
         return found
+
+
+async def namespace_now(store: CellStore, keys: Keys, pointer: Pointer) -> tuple[str, ...]:
+    """Where it is for everybody; if it is not there for everybody, where whoever asks has found it."""
+    key = pointer_key(keys, scope_of(pointer))
+    now = Pointer.of((await store.read([key]))[key])
+    return (now or pointer).identifier.namespace
 
 
 class Need(Protocol):
@@ -116,7 +134,7 @@ class OnThing:
         if pointer is None:
             role = asking.rights.on_namespace(self.identifier.namespace)
         else:
-            role = asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+            role = await asking.role_on(pointer)
         for text, was in asking.left.items():
             # The name by which it was asked for: what was renamed by the request is left under its new one.
             if was == self.identifier or self.identifier in asking.let_go:
@@ -140,7 +158,7 @@ class OnId:
         scope = Scope.thing(FAMILIES[self.kind], self.id)
         [cell] = await cells.read(pointer_key(asking.keys, scope))
         pointer = Pointer.of(cell)
-        role = None if pointer is None else asking.rights.on_thing(pointer.identifier.namespace, scope)
+        role = None if pointer is None else await asking.role_on(pointer)
         if role is None or pointer is None:
             raise _no_id(self.kind, self.id)
         if role < self.role:

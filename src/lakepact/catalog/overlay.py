@@ -22,6 +22,7 @@ from lakepact.catalog.delta_tables import DeltaCommit, DeltaTable
 from lakepact.catalog.edits import Digest, Edits, TableEdit
 from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.grants import refuse_granted
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.operations import Operations, Parts
@@ -318,12 +319,9 @@ class Overlay(Operations):
         check_namespace(namespace)
 
         async def plan(draft: Draft) -> JsonObject:
-            if any(grant.scope == Scope.namespace(namespace) for grant in await self.parts.grants.all()):
-                # Grants are outside of transactions, and must not outlive what they are on.
-                raise BadRequest(
-                    f"there are grants on namespace {'.'.join(namespace)}: drop it outside of a transaction, or remove "
-                    f"them first with lakepact grants remove"
-                )
+            # Once more when it is published; whoever drops it here had better know now.
+            holding = self.parts.grants.holding(Scope.namespace(namespace))
+            refuse_granted(namespace, (await self.parts.store.read([holding]))[holding])
             return await self._namespaces.drop(draft, namespace, None)
 
         return await self._worker.perform(call, plan)

@@ -96,6 +96,13 @@ class Places:
             if not self._inside(path, own):
                 raise self._forbidden(identifier, f"refer to {path}")
 
+    def check_published(self, pointer: Pointer, before: JsonObject | None, after: JsonObject) -> None:
+        """The same for what a transaction has made of a table (None: of nothing) by the time it is published."""
+        location = without_trailing_slash(after["location"])
+        if before is not None and location != without_trailing_slash(before["location"]):
+            raise self._forbidden(pointer.identifier, f"lie at {location}")
+        self.check_document(pointer, before or {}, after)
+
     def check_document(self, pointer: Pointer, before: JsonObject, after: JsonObject) -> None:
         """The same for a table whose next version comes as a whole document."""
         identifier, location = pointer.identifier, pointer.location

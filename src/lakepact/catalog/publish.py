@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from lakepact.access import Scope
 from lakepact.catalog.delta_attempts import PlannedRows
 from lakepact.catalog.delta_conflicts import log_conflicts, rebased, version_conflict_json
 from lakepact.catalog.delta_steps import (
@@ -27,7 +28,9 @@ from lakepact.catalog.delta_steps import (
     staged_steps,
 )
 from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
-from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
+from lakepact.catalog.governance import refuse_protected
+from lakepact.catalog.grants import refuse_granted
+from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of, namespace_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
@@ -157,7 +160,7 @@ class Publisher:
                 transaction = await self._plan(call, sealed, draft, moved)
                 transaction = await self._with_rows(transaction, sealed, rows, keep=keep)
             except FileNotLive as error:
-                return await self._fail(call, sealed, await self._conflict_or(error, sealed))
+                return await self._fail(call, sealed, await self._conflict_or(call, error, sealed))
             except RowsGone:
                 record = await self._record(call)
                 if record.state.final:
@@ -185,18 +188,26 @@ class Publisher:
             self._parts.watch.retried()
             cells = await self._parts.store.read([one.key for one in outcome.moved])
             if not all(_can_follow(self._parts.keys, sealed, key, isolation) for key in cells):
-                return await self._fail(call, sealed, _conflict(sealed, outcome.moved, await self._last_known(cells)))
+                found = await self._last_known(call, cells)
+                return await self._fail(call, sealed, _conflict(sealed, outcome.moved, found))
             moved.update(cells)
         raise Contended(f"transaction {call.transaction_id}: others kept changing its tables; commit it again")
 
-    async def _last_known(self, cells: Mapping[Key, Cell]) -> dict[Key, Value | None]:
-        """What these cells hold, and of those that were dropped what they have left behind."""
+    async def _last_known(self, call: Call, cells: Mapping[Key, Cell]) -> dict[Key, Value | None]:
+        """What these cells hold, and of those that were dropped what they have left behind; but nothing of a table that
+        is out of sight of whoever asks by now."""
         notes = {key: self._parts.keys.dropped(segments_of(key)[-1]) for key in cells if family_of(key) in _POINTERS}
         left = await self._parts.store.read([notes[key] for key in notes if cells[key].value is None])
-        return {
+        found = {
             key: cell.value if cell.value is not None or key not in notes else left[notes[key]].value
             for key, cell in cells.items()
         }
+        if call.judge is None:
+            return found
+        hidden = {
+            key for key in notes if (value := found[key]) is not None and not call.judge.sees(Pointer.from_json(value))
+        }
+        return {key: None if key in hidden else value for key, value in found.items()}
 
     async def _settled(self, call: Call, transaction: Transaction, decide: Decide) -> Done:
         draft = Draft(self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms())
@@ -261,14 +272,14 @@ class Publisher:
                 await keep_steps(rows, plan.id, steps)
         return replace(plan, beside=beside_of(self._parts.warehouse.name, plan.id, plan.writes, steps))
 
-    async def _conflict_or(self, error: FileNotLive, sealed: Transaction) -> Refusal:
+    async def _conflict_or(self, call: Call, error: FileNotLive, sealed: Transaction) -> Refusal:
         """A file that is to be removed has gone: because its table has moved, or because it never was there."""
         planned = {write.key: write.revision for write in sealed.writes if family_of(write.key) == DELTA_CELLS}
         cells = await self._parts.store.read(planned)
         moved = [
             Moved(key, planned[key], cell.revision) for key, cell in cells.items() if cell.revision != planned[key]
         ]
-        return _conflict(sealed, moved, await self._last_known(cells)) if moved else as_refusal(error)
+        return _conflict(sealed, moved, await self._last_known(call, cells)) if moved else as_refusal(error)
 
     async def _with_kept_rows(self, prepared: Transaction) -> Transaction:
         steps: Mapping[str, DeltaStep] = {}
@@ -286,11 +297,12 @@ class Publisher:
         }
         kept = [write for write in sealed.writes if not _is_passing(write, never_were)]
         draft.now_ms = await self._common_time(draft.now_ms, kept, moved)
-        writes = {write.key: await self._write(draft, write, moved.get(write.key)) for write in kept}
+        writes = {write.key: await self._write(call, draft, write, moved.get(write.key)) for write in kept}
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
         await self._secure_namespaces(sealed, writes, reads)
+        await self._secure_protected(writes, reads)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
@@ -319,7 +331,7 @@ class Publisher:
                 times.append((await self._parts.files.table(location)).document["last-updated-ms"])
         return max(times)
 
-    async def _write(self, draft: Draft, write: Write, current: Cell | None) -> Write:
+    async def _write(self, call: Call, draft: Draft, write: Write, current: Cell | None) -> Write:
         """The cell as it will be seen. `current`: the cell has moved, and this is what it is now."""
         if write.value is not None and family_of(write.key) == DELTA_CELLS and STAGED in write.value:
             return await self._write_delta(draft, write, current)
@@ -343,6 +355,8 @@ class Publisher:
         draft.put(location, document)
         change = Change.CREATE if base is None else Change.COMMIT
         new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location)
+        if call.judge is not None:
+            call.judge.check_table(new, base, document)
         return Write(write.key, revision, new.to_json())
 
     async def _write_delta(self, draft: Draft, write: Write, current: Cell | None) -> Write:
@@ -376,7 +390,21 @@ class Publisher:
             metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
         return pointer, metadata, pointer.metadata_location
 
-    # --- namespaces ---
+    # --- what must hold although nobody may have read it: under snapshot isolation reads are no dependencies ---
+
+    async def _secure_protected(self, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
+        """Protection counts that came after the drop was staged."""
+        keys = self._parts.keys
+        dropped = [segments_of(key)[-1] for key, write in writes.items() if _is_drop(key, write)]
+        unread = [id for id in dropped if keys.governance(id) not in (*writes, *reads)]
+        if not unread:
+            return
+        said = await self._parts.store.read([keys.governance(id) for id in unread])
+        for id in unread:
+            cell, note = said[keys.governance(id)], writes[keys.dropped(id)].value
+            assert note is not None, "what is dropped leaves a note"
+            refuse_protected(Pointer.from_json(note), cell.value)
+            reads[cell.key] = cell.revision
 
     async def _secure_namespaces(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
         """What is created needs its namespace to stay; what is dropped must have nothing left in it."""
@@ -386,11 +414,11 @@ class Publisher:
                 await self._stay(parent, writes, reads)
             elif family_of(key) == "namespaces" and write.value is None and write.revision > 0:
                 writes[key] = await self._marked(sealed, write, writes)
+                await self._secure_ungranted(write, reads)
 
     async def _stay(self, namespace: Key, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
         if namespace in writes or namespace in reads:
             return
-        # Under snapshot isolation reads are no dependencies; this one must be.
         cell = (await self._parts.store.read([namespace]))[namespace]
         if cell.value is None:
             raise CommitFailed(f"namespace {segments_of(namespace)[-1]} was dropped meanwhile")
@@ -399,6 +427,13 @@ class Publisher:
             writes[namespace] = Write(namespace, cell.revision, without_mark(cell))
         else:
             reads[namespace] = cell.revision
+
+    async def _secure_ungranted(self, dropped: Write, reads: dict[Key, int]) -> None:
+        namespace = namespace_of(dropped.key)
+        holding = self._parts.grants.holding(Scope.namespace(namespace))
+        cell = (await self._parts.store.read([holding]))[holding]
+        refuse_granted(namespace, cell)
+        reads[holding] = cell.revision
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
         cell = (await self._parts.store.read([write.key]))[write.key]
@@ -439,6 +474,10 @@ def _note_of(write: Write) -> StagedNote | None:
     return StagedNote.from_json(write.value[STAGED])
 
 
+def _is_drop(key: Key, write: Write) -> bool:
+    return family_of(key) in _POINTERS and write.value is None and write.revision > 0
+
+
 def _is_passing(write: Write, never_were: set[str]) -> bool:
     """Whether the write means nothing outside: answers, and what came and went within the transaction."""
     if family_of(write.key) in INSIDE_ONLY:
@@ -452,8 +491,10 @@ def _can_follow(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation)
     """Whether the plan can be made again although this cell has moved.
 
     A serializable transaction that also adds data may have computed it from what has moved: then it cannot. But it has
-    computed nothing from a Delta table whose rows it has not read.
+    computed nothing from a Delta table whose rows it has not read, nor from what only publishing looks at.
     """
+    if key not in {*(one.key for one in sealed.writes), *(one.key for one in sealed.reads)}:
+        return True
     if (delta := noted(sealed.writes).get(key)) is not None:
         was_read = keys.rows_read(segments_of(key)[-1]) in {read.key for read in sealed.reads}
         return delta.blind and not (isolation is Isolation.SERIALIZABLE and was_read)
@@ -472,7 +513,7 @@ def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, V
     named = [
         {
             "cell": one.key,
-            **_identified(one.key, found.get(one.key) or values.get(one.key) or {}),
+            **_identified(one.key, values.get(one.key) or found.get(one.key) or {}),
             "access": "write" if one.key in values else "read",
             "expected": one.expected,
             "actual": one.actual,

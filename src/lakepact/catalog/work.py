@@ -78,6 +78,9 @@ class Call:
     guard: PlanGuard | None = None
     """Who sees to it that whoever asks may do this. None: nobody needs to."""
 
+    judge: Judge | None = None
+    """The same for what a transaction publishes."""
+
     @property
     def statement(self) -> str:
         """What tells it from all others inside of a transaction, also from another request under the same key."""
@@ -92,6 +95,18 @@ class PlanGuard(Protocol):
     async def before(self, draft: Draft) -> None: ...
 
     async def after(self, draft: Draft) -> None: ...
+
+
+class Judge(Protocol):
+    """Looks at what a transaction is about to leave for everybody."""
+
+    def check_table(self, pointer: Pointer, before: JsonObject | None, after: JsonObject) -> None:
+        """A table's next version, and the one that it follows (None: it is new). Raises to forbid it."""
+        ...
+
+    def sees(self, pointer: Pointer) -> bool:
+        """Whether a refusal may name it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

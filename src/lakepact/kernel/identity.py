@@ -5,6 +5,7 @@ Time and randomness are arguments; nothing here reads a clock.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from datetime import UTC, datetime
 from typing import NewType
@@ -42,6 +43,12 @@ def parse_transaction_id(text: str) -> TransactionId:
 def timestamp_ms(transaction_id: TransactionId) -> int:
     """When the id was made, by the clock of whoever made it."""
     return int(transaction_id[:8] + transaction_id[9:13], 16)
+
+
+def derived_id(transaction_id: TransactionId, what: str) -> TransactionId:
+    """The id of what is done once for this transaction, whoever does it and how often they try."""
+    digest = hashlib.sha256(f"{what} of {transaction_id}".encode()).digest()
+    return uuid7(timestamp_ms(transaction_id), int.from_bytes(digest[:10]))
 
 
 def first_id_of(made_ms: int) -> TransactionId:
