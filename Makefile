@@ -9,7 +9,7 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 JOBS ?= 6
-SIM_SEEDS ?= 5000
+SIM_SEEDS ?= 2500
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
 IN := cd "$(ROOT)" &&

@@ -92,8 +92,13 @@ def _request(method: str, path: str, body: Any, key: str | None) -> dict[str, An
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
     ("store", "every"),
-    [("sqlite", 1), pytest.param("file", 1, marks=pytest.mark.long), ("file", 12)],
-    ids=["sqlite", "file", "file-every-12th"],
+    [
+        pytest.param("sqlite", 1, marks=pytest.mark.long),
+        ("sqlite", 3),
+        pytest.param("file", 1, marks=pytest.mark.long),
+        ("file", 12),
+    ],
+    ids=["sqlite", "sqlite-every-3rd", "file", "file-every-12th"],
 )
 def test_a_transaction_killed_at_any_storage_operation_is_finished_or_given_up_as_a_whole(
     store: str, every: int, tmp_path: Path, record_property: Callable[[str, object], None]

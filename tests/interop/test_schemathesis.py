@@ -34,7 +34,7 @@ from lakepact.runtime import SystemClock
 from tests.support.server import Server, running_server
 
 SEED: Final = int(os.environ.get("LAKEPACT_FUZZ_SEED", "1"))
-EXAMPLES: Final = 120 if os.environ.get("LAKEPACT_LONG") else 15
+EXAMPLES: Final = 120 if os.environ.get("LAKEPACT_LONG") else 8
 """Of each operation, and of each mode."""
 
 CHECKS: Final = [

@@ -13,7 +13,7 @@ from tests.sim.oracle import Oracle
 
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
 SCHEDULES = 6_000
-SAMPLED = 3_000
+SAMPLED = 1_500
 TOO_LARGE = (
     "two writers, each of one cell, and a reader of both",
     "two writers, one lost answer",
