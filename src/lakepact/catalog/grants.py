@@ -87,6 +87,10 @@ class Grants:
                 self._rights.popitem(last=False)
         return found
 
+    def at_hand(self, principal: Principal, cell: Cell | None) -> Rights | None:
+        """The same, if it is remembered and `cell` says that nothing has been granted since."""
+        return self._rights.get(principal) if cell is not None and cell.revision <= self._seen else None
+
     async def all(self) -> list[Grant]:
         """Every grant that counts here, in order."""
         await self._refresh(None)

@@ -29,6 +29,8 @@ _READ_AT_ONCE: Final = 500
 class Look:
     """Cells, and along with the first of them the grants: one look at the store for both."""
 
+    __slots__ = ("_cells", "_found", "_grants", "_principal", "_wanted")
+
     def __init__(self, cells: Reads, grants: Grants, principal: Principal, *, together: bool) -> None:
         """`together`: the cells are those of the store itself. An open transaction has cells of an earlier instant, and
         grants count as they are now."""
@@ -53,7 +55,8 @@ class Look:
         return found
 
     async def rights(self) -> Rights:
-        return await self._grants.rights(self._principal, self._found)
+        at_hand = self._grants.at_hand(self._principal, self._found)
+        return at_hand if at_hand is not None else await self._grants.rights(self._principal, self._found)
 
 
 @dataclass(frozen=True, slots=True)

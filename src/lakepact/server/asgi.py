@@ -32,8 +32,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 OnError: TypeAlias = Callable[[Exception, Request], Response]
 Hook: TypeAlias = Callable[[], Awaitable[None]]
-Admit: TypeAlias = Callable[[Route, Scope, Headers], Awaitable[Principal | Response]]
-"""Who asks for this, or what they are told instead of an answer."""
+Admit: TypeAlias = Callable[[Route, Scope, Headers], Principal | Awaitable[Principal | Response]]
+"""Who asks for this, at once if that is known already, or what they are told instead of an answer."""
 
 BAD_REQUEST: Final = "BadRequestException"
 TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
@@ -122,7 +122,10 @@ class Application:
                 operation = match.route.operation
                 # Before the body is read: strangers send none that we keep.
                 if self._admit is not None:
-                    principal = await self._admitted(self._admit, match, scope, headers, request_id)
+                    asked = self._admit(match.route, scope, headers)
+                    if not isinstance(asked, Principal):
+                        asked = await self._admitted(asked, match, scope, headers, request_id)
+                    principal = asked
                 response = await self._handled(match, scope, headers, receive, request_id, principal)
             except _Refused as refused:
                 response = refused.response
@@ -157,9 +160,11 @@ class Application:
         except BadPath as error:
             raise _Refused(error_response(400, BAD_REQUEST, str(error))) from None
 
-    async def _admitted(self, admit: Admit, match: Match, scope: Scope, headers: Headers, request_id: str) -> Principal:
+    async def _admitted(
+        self, asked: Awaitable[Principal | Response], match: Match, scope: Scope, headers: Headers, request_id: str
+    ) -> Principal:
         try:
-            found = await admit(match.route, scope, headers)
+            found = await asked
         except Exception as error:
             request = _request(match, scope, headers, b"", request_id, ANYONE)
             raise _Refused(self._explained(error, request, match.route.operation)) from None
