@@ -208,9 +208,13 @@ class Dropped:
 
     async def end_purge(self, draft: Draft, table_id: str) -> JsonObject:
         """Its files are gone: its location is free, and nothing is left of it."""
-        [cell] = await draft.read(self._keys.dropped(table_id))
+        governance = self._keys.governance(table_id)
+        [cell, said] = await draft.read(self._keys.dropped(table_id), governance)
         if cell.value is not None and (found := DroppedTable.from_json(cell.value)).purging:
             draft.write(self._keys.dropped(table_id), None)
+            if said.exists:
+                # Its id is free again. What was said about it is not said about who takes that next.
+                draft.write(governance, None)
             await self._free_location(draft, found.pointer)
         return {}
 

@@ -27,6 +27,7 @@ from lakepact.catalog.delta_steps import (
     staged_steps,
 )
 from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
+from lakepact.catalog.ids import beside
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
@@ -290,7 +291,7 @@ class Publisher:
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
-        await self._secure_namespaces(sealed, writes, reads)
+        await self._secure(sealed, writes, reads)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
@@ -376,29 +377,36 @@ class Publisher:
             metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
         return pointer, metadata, pointer.metadata_location
 
-    # --- namespaces ---
+    # --- namespaces and ids ---
 
-    async def _secure_namespaces(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
-        """What is created needs its namespace to stay; what is dropped must have nothing left in it."""
+    async def _secure(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
+        """What is created needs its namespace to stay, and an id that nothing else has; what is dropped must have
+        nothing left in it."""
+        keys = self._parts.keys
+        created = [key for key, write in writes.items() if write.value is not None]
+        namespaces = dict.fromkeys(parent for key in created if (parent := keys.parent(key)) is not None)
+        new = (key for key in created if writes[key].revision == 0 and family_of(key) in _POINTERS)
         for key, write in list(writes.items()):
-            parent = self._parts.keys.parent(key) if write.value is not None else None
-            if parent is not None:
-                await self._stay(parent, writes, reads)
-            elif family_of(key) == "namespaces" and write.value is None and write.revision > 0:
+            if write.value is None and write.revision > 0 and family_of(key) == "namespaces":
                 writes[key] = await self._marked(sealed, write, writes)
+        # Under snapshot isolation reads are no dependencies; these must be.
+        wanted = [key for key in (*namespaces, *beside(keys, new)) if key not in writes and key not in reads]
+        for key, cell in (await self._parts.store.read(wanted) if wanted else {}).items():
+            if key in namespaces:
+                self._stay(cell, writes, reads)
+            elif cell.exists:
+                raise CommitFailed(f"the uuid {segments_of(key)[-1]} was given to another table or view meanwhile")
+            else:
+                reads[key] = cell.revision
 
-    async def _stay(self, namespace: Key, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
-        if namespace in writes or namespace in reads:
-            return
-        # Under snapshot isolation reads are no dependencies; this one must be.
-        cell = (await self._parts.store.read([namespace]))[namespace]
-        if cell.value is None:
-            raise CommitFailed(f"namespace {segments_of(namespace)[-1]} was dropped meanwhile")
-        if MARK in cell.value:
+    def _stay(self, namespace: Cell, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
+        if namespace.value is None:
+            raise CommitFailed(f"namespace {segments_of(namespace.key)[-1]} was dropped meanwhile")
+        if MARK in namespace.value:
             # Somebody means to drop it. Whoever creates in it takes the mark away, and so sends them back to looking.
-            writes[namespace] = Write(namespace, cell.revision, without_mark(cell))
+            writes[namespace.key] = Write(namespace.key, namespace.revision, without_mark(namespace))
         else:
-            reads[namespace] = cell.revision
+            reads[namespace.key] = namespace.revision
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
         cell = (await self._parts.store.read([write.key]))[write.key]
@@ -468,6 +476,9 @@ def _can_follow(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation)
 
 def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, Value | None]) -> CommitFailed:
     """The refusal of a transaction whose cells have moved. It names them."""
+    new = {segments_of(one.key)[-1] for one in sealed.writes if one.revision == 0 and family_of(one.key) in _POINTERS}
+    # Of an id that it has taken for something new it saw nothing: whose that is by now is not for it to tell.
+    found = {key: value for key, value in found.items() if segments_of(key)[-1] not in new}
     values: dict[Key, Value | None] = {write.key: write.value for write in sealed.writes}
     named = [
         {
