@@ -188,12 +188,16 @@ async def test_t_right_2_what_is_hidden_is_answered_as_what_is_not_there(people:
     await root.grant("user:eve", "manage", **on_table("u"))
     await root.grant("user:eve", "manage", **on_namespace("hidden"))
     await root.revoke("user:eve", **on_namespace("hidden"))
+    for namespace, name in (("hidden", "secret"), ("db", "t")):
+        assert (await root.commit_all(change(name, append(7), namespace=namespace))).status == 204
+    # It has these snapshots in use from now on.
+    assert (await root.post("/transactions")).status == 200
 
     def asks(namespace: str, name: str) -> dict[str, Ask]:
         at, identifier = table_path(name, namespace), {"namespace": [namespace], "name": name}
         away = {"source": identifier, "destination": {"namespace": [namespace], "name": "x"}}
         view, of_delta = f"/namespaces/{namespace}/views/{name}", f"/namespaces/{namespace}/delta-tables/{name}"
-        updates = [set_properties(a="b")]
+        updates, removal = [set_properties(a="b")], [{"action": "remove-snapshots", "snapshot-ids": [7]}]
         return {
             "load": lambda: eve.get(at),
             "exists": lambda: eve.head(at),
@@ -204,6 +208,8 @@ async def test_t_right_2_what_is_hidden_is_answered_as_what_is_not_there(people:
             "rename": lambda: eve.post("/tables/rename", away),
             "batch": lambda: eve.post("/tables/batch-load", {"identifiers": [identifier]}),
             "many": lambda: eve.commit_all(change(name, updates, namespace=namespace)),
+            "expire": lambda: eve.post(at, {"requirements": [], "updates": removal}),
+            "expire many": lambda: eve.commit_all(change(name, removal, namespace=namespace)),
             "view": lambda: eve.get(view),
             "delta": lambda: eve.get(of_delta),
             "delta commit": lambda: eve.post(of_delta, {"actions": [delta.add("a")]}),
