@@ -20,8 +20,10 @@ from lakepact.catalog.sight import seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.work import Call
 from lakepact.iceberg.requests import Identifier, parse_commit_table
+from lakepact.kernel.model import Transaction, Write
 from lakepact.server.rest.tables import at_path
 from tests.support.asgi_client import Answer
+from tests.support.collecting import collected
 from tests.wire import test_delta as delta
 from tests.wire.people import PEOPLE, House, Person, admit, house, on_namespace, on_table
 from tests.wire.test_guardrails import outside
@@ -338,6 +340,54 @@ async def test_t_right_7_a_name_that_comes_again_comes_without_rights(people: Ho
     await root.delete("/namespaces/again")
     await root.namespace("again")
     assert (await eve.get("/namespaces/again")).status == 404
+
+
+async def test_t_right_7_a_namespace_that_comes_again_has_nothing_of_what_was_dropped_from_the_old_one(
+    people: House,
+) -> None:
+    root, ann, eve = people.root, people.ann, people.eve
+    inner = {"namespace": ["outer", "inner"], "properties": {}}
+    await root.namespace("outer")
+    await root.grant("user:ann", "manage", **on_namespace("outer"))
+    for holder in ("user:bob", "user:eve"):
+        assert (await root.post("/namespaces", inner)).status == 200
+        await root.grant(holder, "manage", **on_namespace("outer", "inner"))
+        await root.table(f"of-{holder[5:]}", "outer", "inner")
+        assert (await root.delete(table_path(f"of-{holder[5:]}", "outer", "inner"))).status == 204
+        if holder == "user:bob":
+            assert await _may_undrop(people.bob) == ["of-bob"]
+            assert (await root.delete("/namespaces/outer%1Finner")).status == 204
+    assert await _may_undrop(people.bob) == []
+    assert await _may_undrop(eve) == ["of-eve"]
+    assert await _may_undrop(ann) == ["of-bob", "of-eve"], "the namespace around them is the one it was"
+    identifier = {"namespace": ["outer", "inner"], "name": "of-bob"}
+    assert (await eve.post("/tables/undrop", {"identifier": identifier})).refusal == NO_TABLE
+    # It is still told of which namespace it was when its retention is over.
+    await collected(people.settings, drop_retention_s=0)
+    assert await _may_undrop(eve) == ["of-eve"]
+    assert (await eve.post("/tables/undrop", {"identifier": {**identifier, "name": "of-eve"}})).status == 200
+    assert (await ann.post("/tables/undrop", {"identifier": identifier})).status == 200
+
+
+async def _may_undrop(person: Person) -> list[str]:
+    return sorted(one["identifier"]["name"] for one in (await person.get("/dropped")).json()["dropped"])
+
+
+async def test_what_was_dropped_before_notes_told_the_namespace_is_for_who_manages_the_warehouse(people: House) -> None:
+    root, eve = people.root, people.eve
+    await root.grant("user:eve", "manage", **on_namespace())
+    uuid = (await root.load())["metadata"]["table-uuid"]
+    await root.delete(table_path())
+    assert await _may_undrop(eve) == ["t"]
+    assert root.service is not None
+    parts = root.service.catalogs["main"].parts
+    note = (await parts.store.read([parts.keys.dropped(uuid)]))[parts.keys.dropped(uuid)]
+    assert note.value is not None
+    older = {name: value for name, value in note.value.items() if name != "namespace-ids"}
+    await parts.store.commit(Transaction(parts.new_id(), "", (Write(note.key, note.revision, older),), answer={}))
+    assert await _may_undrop(eve) == []
+    await root.grant("user:eve", "manage")
+    assert await _may_undrop(eve) == ["t"]
 
 
 async def test_t_right_8_replicas_do_not_decide_by_what_they_remember(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class DroppedTable:
     purge: bool
     purging: bool = False
     released_ms: int | None = None
+    namespace_ids: tuple[str | int | None, ...] = ()
+    """Which namespaces it was in, the outermost first: another one that gets the name of one has another id."""
 
     @classmethod
     def from_json(cls, note: Value) -> Self:
@@ -60,6 +62,7 @@ class DroppedTable:
             bool(note["purge"]),
             bool(note.get("purging")),
             note.get("released-ms"),
+            tuple(note.get("namespace-ids", ())),
         )
 
     def to_json(self) -> Value:
@@ -68,6 +71,8 @@ class DroppedTable:
             note["purging"] = True
         if self.released_ms is not None:
             note["released-ms"] = self.released_ms
+        if self.namespace_ids:
+            note["namespace-ids"] = list(self.namespace_ids)
         return note
 
     def life(self, now_ms: int, retention_ms: int) -> Life:

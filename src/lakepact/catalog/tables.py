@@ -18,7 +18,7 @@ from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.ids import cells_of, claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
-from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.namespaces import Namespaces, id_of, prefixes
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
@@ -465,7 +465,9 @@ class Tables:
         """
         dropped, key = self._keys.dropped(pointer.id), self._names.pointer_key(pointer)
         governance = self._keys.governance(pointer.id)
-        [_, cell, said] = await draft.read(dropped, key, governance)
+        levels = [self._keys.namespace(one) for one in prefixes(pointer.identifier.namespace)]
+        # The namespaces stay while there is something in them, and more than that does not matter here.
+        [_, cell, said], namespaces = await draft.read_and_glance([dropped, key, governance], levels)
         refuse_protected(pointer, said.value)
         # Protection that comes at the same moment counts.
         draft.depend_on(governance)
@@ -474,7 +476,7 @@ class Tables:
             # It came to be in this very transaction: nobody has seen it, and there is nothing to come back to.
             await self._release_location(draft, pointer)
         note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
-        draft.write(dropped, note)
+        draft.write(dropped, {**note, "namespace-ids": [id_of(one) for one in namespaces]})
 
     async def _release_location(self, draft: Draft, pointer: Pointer) -> None:
         key = self._keys.location(self._warehouse.blob_name(pointer.location))
