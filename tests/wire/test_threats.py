@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from lakepact.catalog.sight import seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.work import Call
 from lakepact.iceberg.requests import Identifier, parse_commit_table
-from lakepact.kernel.model import Transaction, Write
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Transaction, Write
 from lakepact.server.rest.tables import at_path
 from tests.support.asgi_client import Answer
 from tests.support.collecting import collected
@@ -440,6 +441,44 @@ async def test_t_right_11_a_table_that_takes_a_name_meanwhile_is_another_decisio
             await guarded.commit_table(Call(catalog.new_id(), "updateTable"), commit)
         assert seen > 1
         assert "a" not in (await root.load())["metadata"]["properties"]
+
+
+@pytest.mark.parametrize("what", ["", "/history", "/verify", "governance"])
+async def test_t_right_11_what_is_shown_is_what_was_seen_and_not_what_takes_its_name_meanwhile(
+    people: House, what: str
+) -> None:
+    root, eve = people.root, people.eve
+    mine = (await delta.load(root))["table-id"]
+    theirs = (await delta.create(root, "theirs", description="who earns what"))["table-id"]
+    assert (await delta.commit(root, delta.add("salaries.parquet"), name="theirs")).status == 200
+    assert (await root.put(f"{table_path('theirs')}/governance", {"owner": theirs})).status == 200
+    await root.grant("user:eve", "read", **on_table("labels"))
+    assert root.service is not None
+    store = root.service.catalogs["main"].parts.store
+    plain, swapped = store.read, False
+
+    async def read(keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        """Right after the table was looked at, another one gets its name."""
+        nonlocal swapped
+        keys = list(keys)
+        found = await plain(keys)
+        if f"main/delta/{mine}" in keys and not swapped:
+            swapped = True
+            for name, to in (("labels", "before"), ("theirs", "labels")):
+                source, target = ({"namespace": ["db"], "name": one} for one in (name, to))
+                moved = {"source": source, "destination": target}
+                assert (await root.post("/delta-tables/rename", moved)).status == 204
+        return found
+
+    store.read = read  # type: ignore[method-assign]
+    path = f"{table_path('labels')}/governance" if what == "governance" else f"{delta.TABLES}/labels{what}"
+    answer = await eve.get(path)
+    assert swapped
+    assert answer.status == 200, answer.body
+    assert theirs.encode() not in answer.body
+    assert b"salaries" not in answer.body
+    if what == "/history":
+        assert [one["version"] for one in answer.json()["versions"]] == [0]
 
 
 async def test_t_right_12_somebody_without_a_name_may_do_nothing(people: House) -> None:

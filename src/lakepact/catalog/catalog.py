@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from lakepact.access import Principal, Role, Scope
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_import import DeltaImport, ImportDelta
+from lakepact.catalog.delta_steps import needed
 from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.dropped import Dropped, DroppedPage
 from lakepact.catalog.errors import NamespaceNotEmpty, NoSuchNamespace
@@ -194,7 +195,11 @@ class Catalog(Operations):
         return await DeltaImport(self.parts).run(call, request)
 
     async def verify_delta(self, identifier: Identifier) -> dict[str, Any]:
-        return await DeltaImport(self.parts).verify(identifier)
+        needed(self.parts.rows)
+        return await self.verify_delta_of(await self._delta.find(self._cells, identifier))
+
+    async def verify_delta_of(self, pointer: Pointer) -> dict[str, Any]:
+        return await DeltaImport(self.parts).verify(pointer)
 
     async def check_mirrors(self, table_ids: Sequence[str]) -> None:
         """Whether whoever asks may have the mirrors of these Delta tables brought up to date."""

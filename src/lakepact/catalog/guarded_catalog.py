@@ -169,8 +169,7 @@ class GuardedCatalog(GuardedOperations, Catalog):
         raise AssertionError("only collection asks for this")
 
     async def verify_delta(self, identifier: Identifier) -> dict[str, Any]:
-        await self._seen(identifier, Kind.DELTA, "verifyDeltaTable")
-        return await self._catalog.verify_delta(identifier)
+        return await self._catalog.verify_delta_of(await self._seen(identifier, Kind.DELTA, "verifyDeltaTable"))
 
     async def check_mirrors(self, table_ids: Sequence[str]) -> None:
         role = RULES["mirrorDeltaTables"].needed
