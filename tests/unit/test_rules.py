@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from lakepact.catalog.guarded_catalog import GuardedCatalog
 from lakepact.catalog.guarded_transactions import GuardedOverlay, GuardedTransactions
 from lakepact.catalog.operations import Operations
 from lakepact.catalog.overlay import Overlay
+from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.transactions import Transactions
 from lakepact.errors import InvalidRequest
 from lakepact.server.app import build
@@ -25,7 +27,9 @@ from lakepact.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
-INSIDE = {"parts", "names", "cells", "cut", "shows", "table_files", "grants", "dropped"}
+INSIDE = {"parts", "names", "cells", "cut", "shows", "table_files", "grants", "dropped"} | {
+    *("load_delta_of", "delta_history_of", "governance_of", "verify_delta_of"),
+}
 """What only the catalog itself and its guard use. A guarded one does not have it."""
 
 NOT_OF_THE_CATALOG = {"livez", "readyz", "health", "metrics", "openapi", "docs"} | {
@@ -60,6 +64,12 @@ async def test_a_guarded_catalog_has_nothing_of_the_plain_one() -> None:
     for unguarded in (bare.cut, bare.shows, bare.table_files):
         with pytest.raises((AttributeError, TypeError)):
             await unguarded([], [])  # type: ignore[arg-type, call-arg]
+    seen = cast("Pointer", None)
+    for of_one in (bare.load_delta_of(seen), bare.delta_history_of(seen, None, 1), bare.governance_of(seen)):
+        with pytest.raises(AttributeError):
+            await of_one
+    with pytest.raises(AttributeError):
+        await bare.verify_delta_of(seen)
 
 
 def test_no_page_looks_past_its_window() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from lakepact.server.asgi import OPEN_BODY_BYTES
 from lakepact.v1 import transactions_pb2 as pb
+from tests.wire import test_delta as delta
 from tests.wire.people import House, Person, house, on_namespace, on_table
 from tests.wire.test_grpc import change as grpc_change
 from tests.wire.test_grpc import successor
@@ -94,6 +95,95 @@ async def test_t_right_14_nobody_takes_the_uuid_of_another_table_or_of_a_dropped
         assert (await eve.post(table_path("zz", "mine"), squat)).status == 400
         back = await root.post("/tables/undrop", {"identifier": {"namespace": ["hidden"], "name": "secret"}})
         assert back.status == 200, back.body
+
+
+async def _other_kind(people: House, kind: str) -> tuple[str, str]:
+    """A view or Delta table `db.payroll` that Eve may not see, protected: where it is, and its id."""
+    await people.root.namespace()
+    if kind == "view":
+        path, uuid = view_path("payroll"), (await people.root.view("payroll"))["metadata"]["view-uuid"]
+    else:
+        path, uuid = f"{delta.TABLES}/payroll", (await delta.create(people.root, "payroll"))["table-id"]
+    await _said(people, protected=True, owner="finance")
+    return path, uuid
+
+
+async def _said(people: House, **fields: Any) -> Json:
+    answer = await people.root.put("/namespaces/db/tables/payroll/governance", fields)
+    assert answer.status == 200, answer.body
+    said: Json = answer.json()
+    return said
+
+
+@pytest.mark.parametrize("kind", ["view", "delta"])
+async def test_t_right_14_nobody_takes_the_uuid_of_a_view_or_delta_table_nor_what_is_kept_under_it(
+    kind: str, tmp_path: Path
+) -> None:
+    async with house(tmp_path) as people:
+        root, eve = people.root, people.eve
+        await _secret(people)
+        path, uuid = await _other_kind(people, kind)
+        squat = creation(updates=[{"action": "assign-uuid", "uuid": uuid}])
+        begun, inside = await _begun(eve)
+        for person in (eve, inside):
+            taken = await person.post(table_path("zz", "mine"), squat)
+            assert taken.status == 409
+            assert taken.error["message"].startswith("Table with the same uuid already exists: ")
+            assert b"payroll" not in taken.body
+        await _said(people, protected=False)
+        assert (await root.delete(path)).status == 204
+        assert (await eve.post(table_path("zz", "mine"), squat)).status == 400
+        assert (await eve.post(f"/transactions/{begun}/abort")).status < 300
+        back = await root.post("/tables/undrop", {"identifier": {"namespace": ["db"], "name": "payroll"}})
+        assert back.status == 200, back.body
+        assert (await _said(people))["owner"] == "finance"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+async def test_t_right_14_a_uuid_that_others_got_after_a_transaction_began_is_not_published_under(
+    isolation: str, dropped: bool, tmp_path: Path
+) -> None:
+    async with house(tmp_path) as people:
+        root, eve = people.root, people.eve
+        await root.namespace("mine")
+        await root.grant("user:eve", "create", **on_namespace("mine"))
+        begun = (await eve.post("/transactions", {"isolation": isolation})).json()["transaction-id"]
+        inside = eve.at(f"main@{begun}")
+        assert (await inside.get("/namespaces/mine")).status == 200
+        path, uuid = await _other_kind(people, "view")
+        if dropped:
+            await _said(people, protected=False)
+            assert (await root.delete(path)).status == 204
+        squat = creation(updates=[{"action": "assign-uuid", "uuid": uuid}])
+        await inside.post(table_path("zz", "mine"), squat)
+        await inside.post("/namespaces/mine/tables", {"name": "fair", "schema": SCHEMA})
+        ended = await eve.post(f"/transactions/{begun}/commit")
+        assert ended.status == 409
+        assert b"payroll" not in ended.body
+        assert (await root.get(table_path("zz", "mine"))).status == 404
+
+
+async def test_a_file_is_not_registered_under_the_uuid_of_another_kind(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        root = people.root
+        await _secret(people)
+        path, uuid = await _other_kind(people, "view")
+        other = await root.load("secret", "hidden")
+        text = Path(other["metadata-location"].removeprefix("file://")).read_text()
+        place = f"{other['metadata']['location']}/metadata/copied.metadata.json"
+        copied = text.replace(other["metadata"]["table-uuid"], uuid)
+        Path(place.removeprefix("file://")).write_text(copied)
+        await root.delete(table_path("secret", "hidden"))
+        register = {"name": "zz", "metadata-location": place}
+        taken = await root.post("/namespaces/mine/register", register)
+        assert taken.status == 409
+        assert "View with the same uuid already exists: db.payroll" in taken.error["message"]
+        await _said(people, protected=False)
+        await root.delete(path)
+        kept = await root.post("/namespaces/mine/register", register)
+        assert kept.status == 400
+        assert "view db.payroll, which was dropped" in kept.error["message"]
 
 
 async def test_what_was_applied_is_not_refused_because_the_table_has_another_name_by_now(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from lakepact.errors import StoreUnavailable
 from lakepact.runtime import SystemClock
 from lakepact.stores.memory import MemoryBlobs
 from lakepact.upkeep.audit import AuditTrail
+from tests.support.collecting import collected
 from tests.wire import test_delta as delta
 from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.test_receipts import receipts
-from tests.wire.world import Json, Wire, new_key, set_properties, table_path
+from tests.wire.world import Json, Wire, creation, new_key, set_properties, table_path
 
 EMPTY: Json = {"owner": None, "description": None, "tags": {}, "protected": False}
 
@@ -61,6 +62,18 @@ async def test_it_goes_with_the_table_and_not_with_the_name(wire: Wire) -> None:
     assert (await said(wire, "u"))["owner"] == "finance"
     assert await said(wire, "t") == EMPTY
     assert (await wire.get(f"{table_path('none')}/governance")).status == 404
+
+
+async def test_what_was_said_about_a_table_goes_with_its_files_and_not_to_who_takes_its_uuid(wire: Wire) -> None:
+    await wire.namespace()
+    uuid = (await wire.table())["metadata"]["table-uuid"]
+    await put(wire, owner="finance", description="who earns what")
+    assert (await wire.delete(f"{table_path()}?purgeRequested=true")).status == 204
+    await collected(wire.settings, drop_retention_s=0)
+    again = creation(updates=[{"action": "assign-uuid", "uuid": uuid}])
+    made = await wire.post(table_path("u"), again)
+    assert made.status == 200, made.body
+    assert await said(wire, "u") == EMPTY
 
 
 async def test_views_and_delta_tables_have_it_too(wire: Wire) -> None:

@@ -435,6 +435,16 @@ async def test_a_drop_that_was_given_up_does_not_keep_others_from_creating(wire:
     assert sorted(await wire.tables("other")) == ["mine", "theirs"]
 
 
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_a_drop_does_not_depend_on_the_properties_of_its_namespace(wire: Wire, isolation: str) -> None:
+    await furnish(wire, "a")
+    tx = await begin(wire, isolation=isolation)
+    assert (await tx.delete(table_path("a"))).status == 204
+    assert (await wire.post("/namespaces/db/properties", {"updates": {"team": "finance"}})).status == 200
+    await tx.publish()
+    assert (await wire.head(table_path("a"))).status == 404
+
+
 async def test_whoever_wins_between_dropping_and_creating_nothing_is_orphaned(anywhere: Wire) -> None:
     await furnish(anywhere)
     outcomes = set()

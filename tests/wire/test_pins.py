@@ -79,7 +79,9 @@ async def test_a_removal_is_answered_only_if_nobody_looks(tmp_path: Path, begins
                 store.first = begin
                 with pytest.raises(StillInUse, match="Delete none of its files") as caught:
                     await commit(catalog, REMOVAL)
-                # Neither yes nor no: an engine deletes nothing on it.
+                with pytest.raises(StillInUse, match="Delete none of its files"):
+                    await commit(catalog, REMOVAL)
+                # Neither yes nor no, also if it is sent again: an engine deletes nothing on it.
                 assert error_answer(caught.value).status == 504
                 assert b"CommitStateUnknownException" in error_answer(caught.value).body
             case _:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from tests.support.asgi_client import Answer
 from tests.wire.people import Person, admit, on_namespace, on_table
-from tests.wire.world import Wire, change, new_key, set_properties, table_path
+from tests.wire.world import SCHEMA, VIEW_VERSION, Wire, change, creation, new_key, set_properties, table_path
 
 COUNTED = ("read", "commit", "lookup", "scan", "read_in", "stage", "contents")
 
@@ -67,3 +68,21 @@ async def test_loads_and_commits_ask_the_store_as_often_with_rights_as_without(t
         assert with_rights == without
         assert without["load"] == ["read"]
         assert without["commit"] == ["read", "commit"]
+
+
+async def test_a_creation_looks_for_its_name_and_its_id_among_all_kinds_in_one_round(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, admit=admit, receipts=False) as wire:
+        root = Person(wire.client, wire.settings)
+        await root.namespace()
+        assert wire.service is not None
+        calls = Calls(wire.service.catalogs["main"].parts.store)
+        chosen = creation(updates=[{"action": "assign-uuid", "uuid": str(uuid.uuid4())}])
+        view = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
+        # The name, the namespace, the id, and the location, which views have none of.
+        assert await calls.of(lambda: root.create("t")) == [*["read"] * 4, "commit"]
+        assert await calls.of(lambda: root.post(table_path("u"), chosen)) == [*["read"] * 4, "commit"]
+        assert await calls.of(lambda: root.post("/namespaces/db/views", view)) == [*["read"] * 3, "commit"]
+        begun = (await root.post("/transactions", {"isolation": "snapshot"})).json()["transaction-id"]
+        assert (await root.at(f"main@{begun}").create("w")).status == 200
+        published = await calls.of(lambda: root.post(f"/transactions/{begun}/commit"))
+        assert published.count("read") == 2, "the grants; and namespace and id together"

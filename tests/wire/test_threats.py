@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ from lakepact.catalog.sight import seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.work import Call
 from lakepact.iceberg.requests import Identifier, parse_commit_table
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Transaction, Write
 from lakepact.server.rest.tables import at_path
 from tests.support.asgi_client import Answer
+from tests.support.collecting import collected
 from tests.wire import test_delta as delta
 from tests.wire.people import PEOPLE, House, Person, admit, house, on_namespace, on_table
 from tests.wire.test_guardrails import outside
@@ -188,12 +191,16 @@ async def test_t_right_2_what_is_hidden_is_answered_as_what_is_not_there(people:
     await root.grant("user:eve", "manage", **on_table("u"))
     await root.grant("user:eve", "manage", **on_namespace("hidden"))
     await root.revoke("user:eve", **on_namespace("hidden"))
+    for namespace, name in (("hidden", "secret"), ("db", "t")):
+        assert (await root.commit_all(change(name, append(7), namespace=namespace))).status == 204
+    # It has these snapshots in use from now on.
+    assert (await root.post("/transactions")).status == 200
 
     def asks(namespace: str, name: str) -> dict[str, Ask]:
         at, identifier = table_path(name, namespace), {"namespace": [namespace], "name": name}
         away = {"source": identifier, "destination": {"namespace": [namespace], "name": "x"}}
         view, of_delta = f"/namespaces/{namespace}/views/{name}", f"/namespaces/{namespace}/delta-tables/{name}"
-        updates = [set_properties(a="b")]
+        updates, removal = [set_properties(a="b")], [{"action": "remove-snapshots", "snapshot-ids": [7]}]
         return {
             "load": lambda: eve.get(at),
             "exists": lambda: eve.head(at),
@@ -204,6 +211,8 @@ async def test_t_right_2_what_is_hidden_is_answered_as_what_is_not_there(people:
             "rename": lambda: eve.post("/tables/rename", away),
             "batch": lambda: eve.post("/tables/batch-load", {"identifiers": [identifier]}),
             "many": lambda: eve.commit_all(change(name, updates, namespace=namespace)),
+            "expire": lambda: eve.post(at, {"requirements": [], "updates": removal}),
+            "expire many": lambda: eve.commit_all(change(name, removal, namespace=namespace)),
             "view": lambda: eve.get(view),
             "delta": lambda: eve.get(of_delta),
             "delta commit": lambda: eve.post(of_delta, {"actions": [delta.add("a")]}),
@@ -334,6 +343,54 @@ async def test_t_right_7_a_name_that_comes_again_comes_without_rights(people: Ho
     assert (await eve.get("/namespaces/again")).status == 404
 
 
+async def test_t_right_7_a_namespace_that_comes_again_has_nothing_of_what_was_dropped_from_the_old_one(
+    people: House,
+) -> None:
+    root, ann, eve = people.root, people.ann, people.eve
+    inner = {"namespace": ["outer", "inner"], "properties": {}}
+    await root.namespace("outer")
+    await root.grant("user:ann", "manage", **on_namespace("outer"))
+    for holder in ("user:bob", "user:eve"):
+        assert (await root.post("/namespaces", inner)).status == 200
+        await root.grant(holder, "manage", **on_namespace("outer", "inner"))
+        await root.table(f"of-{holder[5:]}", "outer", "inner")
+        assert (await root.delete(table_path(f"of-{holder[5:]}", "outer", "inner"))).status == 204
+        if holder == "user:bob":
+            assert await _may_undrop(people.bob) == ["of-bob"]
+            assert (await root.delete("/namespaces/outer%1Finner")).status == 204
+    assert await _may_undrop(people.bob) == []
+    assert await _may_undrop(eve) == ["of-eve"]
+    assert await _may_undrop(ann) == ["of-bob", "of-eve"], "the namespace around them is the one it was"
+    identifier = {"namespace": ["outer", "inner"], "name": "of-bob"}
+    assert (await eve.post("/tables/undrop", {"identifier": identifier})).refusal == NO_TABLE
+    # It is still told of which namespace it was when its retention is over.
+    await collected(people.settings, drop_retention_s=0)
+    assert await _may_undrop(eve) == ["of-eve"]
+    assert (await eve.post("/tables/undrop", {"identifier": {**identifier, "name": "of-eve"}})).status == 200
+    assert (await ann.post("/tables/undrop", {"identifier": identifier})).status == 200
+
+
+async def _may_undrop(person: Person) -> list[str]:
+    return sorted(one["identifier"]["name"] for one in (await person.get("/dropped")).json()["dropped"])
+
+
+async def test_what_was_dropped_before_notes_told_the_namespace_is_for_who_manages_the_warehouse(people: House) -> None:
+    root, eve = people.root, people.eve
+    await root.grant("user:eve", "manage", **on_namespace())
+    uuid = (await root.load())["metadata"]["table-uuid"]
+    await root.delete(table_path())
+    assert await _may_undrop(eve) == ["t"]
+    assert root.service is not None
+    parts = root.service.catalogs["main"].parts
+    note = (await parts.store.read([parts.keys.dropped(uuid)]))[parts.keys.dropped(uuid)]
+    assert note.value is not None
+    older = {name: value for name, value in note.value.items() if name != "namespace-ids"}
+    await parts.store.commit(Transaction(parts.new_id(), "", (Write(note.key, note.revision, older),), answer={}))
+    assert await _may_undrop(eve) == []
+    await root.grant("user:eve", "manage")
+    assert await _may_undrop(eve) == ["t"]
+
+
 async def test_t_right_8_replicas_do_not_decide_by_what_they_remember(tmp_path: Path) -> None:
     async with _furnished(tmp_path) as one, house(tmp_path) as other:
         for _ in range(2):
@@ -384,6 +441,44 @@ async def test_t_right_11_a_table_that_takes_a_name_meanwhile_is_another_decisio
             await guarded.commit_table(Call(catalog.new_id(), "updateTable"), commit)
         assert seen > 1
         assert "a" not in (await root.load())["metadata"]["properties"]
+
+
+@pytest.mark.parametrize("what", ["", "/history", "/verify", "governance"])
+async def test_t_right_11_what_is_shown_is_what_was_seen_and_not_what_takes_its_name_meanwhile(
+    people: House, what: str
+) -> None:
+    root, eve = people.root, people.eve
+    mine = (await delta.load(root))["table-id"]
+    theirs = (await delta.create(root, "theirs", description="who earns what"))["table-id"]
+    assert (await delta.commit(root, delta.add("salaries.parquet"), name="theirs")).status == 200
+    assert (await root.put(f"{table_path('theirs')}/governance", {"owner": theirs})).status == 200
+    await root.grant("user:eve", "read", **on_table("labels"))
+    assert root.service is not None
+    store = root.service.catalogs["main"].parts.store
+    plain, swapped = store.read, False
+
+    async def read(keys: Iterable[Key]) -> Mapping[Key, Cell]:
+        """Right after the table was looked at, another one gets its name."""
+        nonlocal swapped
+        keys = list(keys)
+        found = await plain(keys)
+        if f"main/delta/{mine}" in keys and not swapped:
+            swapped = True
+            for name, to in (("labels", "before"), ("theirs", "labels")):
+                source, target = ({"namespace": ["db"], "name": one} for one in (name, to))
+                moved = {"source": source, "destination": target}
+                assert (await root.post("/delta-tables/rename", moved)).status == 204
+        return found
+
+    store.read = read  # type: ignore[method-assign]
+    path = f"{table_path('labels')}/governance" if what == "governance" else f"{delta.TABLES}/labels{what}"
+    answer = await eve.get(path)
+    assert swapped
+    assert answer.status == 200, answer.body
+    assert theirs.encode() not in answer.body
+    assert b"salaries" not in answer.body
+    if what == "/history":
+        assert [one["version"] for one in answer.json()["versions"]] == [0]
 
 
 async def test_t_right_12_somebody_without_a_name_may_do_nothing(people: House) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from lakepact.access import Principal, Role, Scope
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_import import DeltaImport, ImportDelta
+from lakepact.catalog.delta_steps import needed
 from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.dropped import Dropped, DroppedPage
 from lakepact.catalog.errors import NamespaceNotEmpty, NoSuchNamespace
@@ -22,7 +24,7 @@ from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Reads, missing
 from lakepact.catalog.namespaces import NotMarked, check_namespace
 from lakepact.catalog.operations import CatalogSettings, Operations, Parts
-from lakepact.catalog.pins import check_nobody_came, in_use, refuse_removal_of_pinned, removes_snapshots
+from lakepact.catalog.pins import Removals, SparingPinned, check_nobody_came, in_use, removes_snapshots
 from lakepact.catalog.pointers import Kind, Pointer, scope_of
 from lakepact.catalog.reachable import ALIVE, Reachable, ReachablePage
 from lakepact.catalog.transactions import Transactions
@@ -197,7 +199,11 @@ class Catalog(Operations):
         return await DeltaImport(self.parts).run(call, request)
 
     async def verify_delta(self, identifier: Identifier) -> dict[str, Any]:
-        return await DeltaImport(self.parts).verify(identifier)
+        needed(self.parts.rows)
+        return await self.verify_delta_of(await self._delta.find(self._cells, identifier))
+
+    async def verify_delta_of(self, pointer: Pointer) -> dict[str, Any]:
+        return await DeltaImport(self.parts).verify(pointer)
 
     async def check_mirrors(self, table_ids: Sequence[str]) -> None:
         """Whether whoever asks may have the mirrors of these Delta tables brought up to date."""
@@ -264,32 +270,36 @@ class Catalog(Operations):
         return result
 
     async def commit_table(self, call: Call, commit: Commit) -> Done:
-        return await self._sparing_pinned([commit], lambda: super(Catalog, self).commit_table(call, commit))
+        return await self._sparing_pinned(call, [commit], lambda call: super(Catalog, self).commit_table(call, commit))
 
     async def commit_tables(self, call: Call, commits: Sequence[Commit]) -> Done:
         return await self._sparing_pinned(
-            commits, lambda: self.parts.measured(super(Catalog, self).commit_tables(call, commits))
+            call, commits, lambda call: self.parts.measured(super(Catalog, self).commit_tables(call, commits))
         )
 
     async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
         return await self._sparing_pinned(
-            iceberg, lambda: self.parts.measured(super(Catalog, self).commit_delta(call, commits, iceberg))
+            call, iceberg, lambda call: self.parts.measured(super(Catalog, self).commit_delta(call, commits, iceberg))
         )
 
-    async def _sparing_pinned(self, commits: Sequence[Commit], work: Callable[[], Awaitable[Done]]) -> Done:
-        """Snapshots that an open transaction looks at are not removed. Looked at before, and once more after."""
-        removals: list[tuple[Pointer, Commit]] = []
-        for commit in commits:
-            if commit.identifier is not None and removes_snapshots(commit):
-                pointer = await self._names.find_kind(self._cells, commit.identifier, Kind.TABLE)
-                if pointer is not None:
-                    removals.append((pointer, commit))
-        for pointer, commit in removals:
-            await refuse_removal_of_pinned(self.parts, pointer, self._names.pointer_key(pointer), [commit])
-        done = await work()
-        for pointer, commit in removals:
-            key = self._names.pointer_key(pointer)
-            await check_nobody_came(self.parts, done.transaction_id, pointer, key, [commit])
+    async def _sparing_pinned(
+        self, call: Call, commits: Sequence[Commit], work: Callable[[Call], Awaitable[Done]]
+    ) -> Done:
+        """Snapshots that an open transaction looks at are not removed. Looked at in the plan, and once more after."""
+        removing = [commit for commit in commits if removes_snapshots(commit)]
+        if not removing:
+            return await work(call)
+        # By name, for an answer that is given again: then nothing is planned.
+        removals: Removals = {}
+        for commit in removing:
+            assert commit.identifier is not None, "whoever parses a commit fills it in from the path"
+            pointer = await self._names.find_kind(self._cells, commit.identifier, Kind.TABLE)
+            if pointer is not None:
+                removals[self._names.pointer_key(pointer)] = pointer, [commit]
+        sparing = SparingPinned(self.parts, call.guard)
+        done = await work(replace(call, guard=sparing))
+        for key, (pointer, asked) in (removals | sparing.removals).items():
+            await check_nobody_came(self.parts, done.transaction_id, pointer, key, asked)
         return done
 
     async def _mark(self, namespace: Sequence[str], mark: str) -> None:

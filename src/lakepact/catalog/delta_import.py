@@ -25,7 +25,7 @@ from lakepact.catalog.delta_steps import needed, version_of
 from lakepact.catalog.delta_tables import SHAPE
 from lakepact.catalog.delta_verify import Parity, verify
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
-from lakepact.catalog.names import Names, missing
+from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
@@ -125,15 +125,12 @@ class DeltaImport:
 
     # --- comparing ---
 
-    async def verify(self, identifier: Identifier) -> dict[str, Any]:
+    async def verify(self, pointer: Pointer) -> dict[str, Any]:
         """The rows of a table against its log."""
         needed(self._parts.rows)
-        pointer = await self._names.find_kind(self._cells, identifier, Kind.DELTA)
-        if pointer is None:
-            raise missing(identifier, Kind.DELTA)
         parity = await self._compare(pointer)
         return {
-            "identifier": identifier_json(identifier),
+            "identifier": identifier_json(pointer.identifier),
             "table-id": pointer.id,
             "location": pointer.location,
             **parity.to_json(),

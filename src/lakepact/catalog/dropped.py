@@ -51,6 +51,8 @@ class DroppedTable:
     purge: bool
     purging: bool = False
     released_ms: int | None = None
+    namespace_ids: tuple[str | int | None, ...] = ()
+    """Which namespaces it was in, the outermost first: another one that gets the name of one has another id."""
 
     @classmethod
     def from_json(cls, note: Value) -> Self:
@@ -60,6 +62,7 @@ class DroppedTable:
             bool(note["purge"]),
             bool(note.get("purging")),
             note.get("released-ms"),
+            tuple(note.get("namespace-ids", ())),
         )
 
     def to_json(self) -> Value:
@@ -68,6 +71,8 @@ class DroppedTable:
             note["purging"] = True
         if self.released_ms is not None:
             note["released-ms"] = self.released_ms
+        if self.namespace_ids:
+            note["namespace-ids"] = list(self.namespace_ids)
         return note
 
     def life(self, now_ms: int, retention_ms: int) -> Life:
@@ -208,9 +213,13 @@ class Dropped:
 
     async def end_purge(self, draft: Draft, table_id: str) -> JsonObject:
         """Its files are gone: its location is free, and nothing is left of it."""
-        [cell] = await draft.read(self._keys.dropped(table_id))
+        governance = self._keys.governance(table_id)
+        [cell, said] = await draft.read(self._keys.dropped(table_id), governance)
         if cell.value is not None and (found := DroppedTable.from_json(cell.value)).purging:
             draft.write(self._keys.dropped(table_id), None)
+            if said.exists:
+                # Its id is free again. What was said about it is not said about who takes that next.
+                draft.write(governance, None)
             await self._free_location(draft, found.pointer)
         return {}
 

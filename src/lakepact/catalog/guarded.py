@@ -384,24 +384,16 @@ class GuardedOperations(Operations):
         timestamp_ms: int | None = None,
         files: bool = True,
     ) -> DeltaTable:
-        await self._seen(identifier, Kind.DELTA, "loadDeltaTable")
-        loaded = await self._inner.load_delta(identifier, version=version, timestamp_ms=timestamp_ms, files=files)
-        await self._same(identifier, loaded.pointer)
-        return loaded
+        # The very one that was seen, here and below: its name may have come to stand for another one meanwhile.
+        pointer = await self._seen(identifier, Kind.DELTA, "loadDeltaTable")
+        return await self._inner.load_delta_of(pointer, version=version, timestamp_ms=timestamp_ms, files=files)
 
     async def delta_exists(self, identifier: Identifier) -> None:
         await self._seen(identifier, Kind.DELTA, "deltaTableExists")
 
     async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
         pointer = await self._seen(identifier, Kind.DELTA, "loadDeltaHistory")
-        rows = await self._inner.delta_history(identifier, before, limit)
-        await self._same(identifier, pointer)
-        return rows
-
-    async def _same(self, identifier: Identifier, pointer: Pointer) -> None:
-        """What was loaded after it was looked at may be another one of the same name."""
-        if await self.role_on(pointer) is None:
-            raise missing(identifier, Kind.DELTA)
+        return await self._inner.delta_history_of(pointer, before, limit)
 
     # --- small documents of users ---
 
@@ -422,8 +414,7 @@ class GuardedOperations(Operations):
     # --- what people say about a table or view ---
 
     async def load_governance(self, identifier: Identifier) -> JsonObject:
-        await self._seen(identifier, None, "loadGovernance")
-        return await self._inner.load_governance(identifier)
+        return await self._inner.governance_of(await self._seen(identifier, None, "loadGovernance"))
 
     async def put_governance(self, call: Call, identifier: Identifier, given: Mapping[str, Any]) -> Done:
         needs = [OnThing(identifier, Kind.TABLE, RULES["putGovernance"].needed)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from lakepact.access import Principal, Role, Scope
-from lakepact.access.rules import RULES, holders_of
+from lakepact.access.rules import RULES, higher, holders_of
 from lakepact.catalog.catalog import Catalog, GrantScope
 from lakepact.catalog.delta_import import ImportDelta
 from lakepact.catalog.dropped import DroppedPage, DroppedTable, not_dropped
@@ -15,6 +15,7 @@ from lakepact.catalog.grants import Grant
 from lakepact.catalog.guard import Guard
 from lakepact.catalog.guarded import GuardedOperations, registering
 from lakepact.catalog.names import Reads
+from lakepact.catalog.namespaces import id_of, prefixes
 from lakepact.catalog.needs import (
     Asking,
     InNamespace,
@@ -31,6 +32,8 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import TransactionRecord
+
+_READ_AT_ONCE: Final = 500
 
 
 class GuardedCatalog(GuardedOperations, Catalog):
@@ -133,7 +136,8 @@ class GuardedCatalog(GuardedOperations, Catalog):
         limit = min(size or most, most)
         while True:
             page = await self._catalog.dropped_page(token)
-            mine += (one for one in page.tables if _role_on(asking, one) is Role.MANAGE)
+            roles = await _roles_on(self._inner.cells, asking, page.tables)
+            mine += (one for one, role in zip(page.tables, roles, strict=True) if role is Role.MANAGE)
             token = page.next_token
             if len(mine) > limit or token is None:
                 # Where to go on is told by one of theirs, and only if there is another: a token can be read.
@@ -165,8 +169,7 @@ class GuardedCatalog(GuardedOperations, Catalog):
         raise AssertionError("only collection asks for this")
 
     async def verify_delta(self, identifier: Identifier) -> dict[str, Any]:
-        await self._seen(identifier, Kind.DELTA, "verifyDeltaTable")
-        return await self._catalog.verify_delta(identifier)
+        return await self._catalog.verify_delta_of(await self._seen(identifier, Kind.DELTA, "verifyDeltaTable"))
 
     async def check_mirrors(self, table_ids: Sequence[str]) -> None:
         role = RULES["mirrorDeltaTables"].needed
@@ -204,7 +207,7 @@ class OnDropped:
                     return
             raise asking.forbidden(Role.MANAGE, "what was restored")
         found = await self.catalog.dropped.wanted(cells, self.identifier, self.table_id)
-        role = _role_on(asking, found)
+        [role] = await _roles_on(cells, asking, [found])
         if role is None:
             raise not_dropped(self.identifier, self.table_id)
         if role is not Role.MANAGE:
@@ -213,8 +216,25 @@ class OnDropped:
         await InNamespace(to.namespace, Role.CREATE).check(cells, asking)
 
 
-def _role_on(asking: Asking, dropped: DroppedTable) -> Role | None:
-    return asking.rights.on_thing(dropped.pointer.identifier.namespace, scope_of(dropped.pointer))
+async def _roles_on(cells: Reads, asking: Asking, dropped: Sequence[DroppedTable]) -> list[Role | None]:
+    """What is held on each of these, or on the namespaces that it was in. One that only has the name of such a
+    namespace by now is another one, and who manages that has nothing to do with what was there before."""
+    rights = asking.rights
+    around = [prefixes(table.pointer.identifier.namespace) for table in dropped]
+    granted = list(dict.fromkeys(one for namespaces in around for one in namespaces if one in rights.namespaces))
+    now: dict[tuple[str, ...], str | int | None] = {}
+    for first in range(0, len(granted), _READ_AT_ONCE):
+        some = granted[first : first + _READ_AT_ONCE]
+        found = await cells.read(*(asking.keys.namespace(one) for one in some))
+        now |= {one: id_of(cell) for one, cell in zip(some, found, strict=True)}
+    roles: list[Role | None] = []
+    for table, namespaces in zip(dropped, around, strict=True):
+        role = higher(rights.everywhere, rights.things.get(scope_of(table.pointer).text))
+        for one, id in zip(namespaces, table.namespace_ids, strict=False):
+            if id is not None and now.get(one) == id:
+                role = higher(role, rights.namespaces[one])
+        roles.append(role)
+    return roles
 
 
 def _shown_name(name: Identifier | str) -> str:

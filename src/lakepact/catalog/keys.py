@@ -57,6 +57,10 @@ class Keys:
     def delta(self, uuid: str) -> Key:
         return key_of(self._warehouse, "delta", uuid)
 
+    def of_any_kind(self, uuid: str) -> dict[str, Key]:
+        """Where the pointer with this id may be, by the family of each kind."""
+        return {"tables": self.table(uuid), "views": self.view(uuid), "delta": self.delta(uuid)}
+
     def location(self, location: str) -> Key:
         return key_of(self._warehouse, "locations", hashlib.sha256(location.encode()).hexdigest())
 

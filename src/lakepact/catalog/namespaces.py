@@ -48,7 +48,12 @@ class Namespaces:
             raise AlreadyExists(f"Namespace already exists: {'.'.join(namespace)}")
         if len(namespace) > 1:
             await self.enter(draft, namespace[:-1])
-        value = {"namespace": list(namespace), "properties": dict(properties), "created": cell.revision + 1}
+        value = {
+            "namespace": list(namespace),
+            "properties": dict(properties),
+            "created": cell.revision + 1,
+            "id": draft.transaction_id,
+        }
         draft.write(key, value)
         return {"namespace": list(namespace), "properties": dict(properties)}
 
@@ -144,6 +149,19 @@ async def children_of(keys: Keys, scan: Scan, namespace: Sequence[str]) -> Async
             if page.after is None:
                 break
             after = page.after
+
+
+def id_of(namespace: Cell) -> str | int | None:
+    """What tells a namespace from those that have had its name before. None: there is none."""
+    value = namespace.value or {}
+    # Of those that were created without an id the revision is all there is. None is created in that way any more.
+    found: str | int | None = value.get("id") or value.get("created")
+    return found
+
+
+def prefixes(namespace: Sequence[str]) -> list[tuple[str, ...]]:
+    """A namespace and all that it lies in, the outermost first."""
+    return [tuple(namespace[:depth]) for depth in range(1, len(namespace) + 1)]
 
 
 def check_namespace(namespace: Sequence[str]) -> None:

@@ -351,6 +351,12 @@ class Operations:
         files: bool = True,
     ) -> DeltaTable:
         pointer = await self._delta.find(self._cells, identifier)
+        return await self.load_delta_of(pointer, version=version, timestamp_ms=timestamp_ms, files=files)
+
+    async def load_delta_of(
+        self, pointer: Pointer, *, version: int | None = None, timestamp_ms: int | None = None, files: bool = True
+    ) -> DeltaTable:
+        """The table that was found, whatever its name stands for by now."""
         staged, statements = await self._delta_staged(pointer)
         return await self._delta.load(
             pointer, staged, version=version, timestamp_ms=timestamp_ms, files=files, statements=statements
@@ -360,7 +366,10 @@ class Operations:
         await self._delta.find(self._cells, identifier)
 
     async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
-        return await self._delta.history(await self._delta.find(self._cells, identifier), before, limit)
+        return await self.delta_history_of(await self._delta.find(self._cells, identifier), before, limit)
+
+    async def delta_history_of(self, pointer: Pointer, before: int | None, limit: int) -> Sequence[VersionRow]:
+        return await self._delta.history(pointer, before, limit)
 
     async def _delta_staged(self, _pointer: Pointer) -> tuple[DeltaStep | None, int]:
         """What is staged for this table, and by how many statements; outside of a transaction nothing is."""
@@ -375,9 +384,9 @@ class Operations:
     # --- what people say about a table or view ---
 
     async def load_governance(self, identifier: Identifier) -> JsonObject:
-        pointer = await self._names.find(self._cells, identifier)
-        if pointer is None:
-            raise missing(identifier, Kind.TABLE)
+        return await self.governance_of(await self.thing(identifier))
+
+    async def governance_of(self, pointer: Pointer) -> JsonObject:
         [cell] = await self._cells.read(self.parts.keys.governance(pointer.id))
         return governance.shown_of(cell)
 

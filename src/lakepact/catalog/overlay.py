@@ -35,7 +35,7 @@ from lakepact.iceberg import names as words
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots, has_snapshots
-from lakepact.iceberg.requests import Commit, CreateTable, Identifier
+from lakepact.iceberg.requests import Commit, CreateTable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, CellPage, State, Transaction, TransactionRecord, Value, Write
@@ -290,22 +290,17 @@ class Overlay(Operations):
             return None, 0
         return (await kept_steps(needed(self.parts.rows), self.id)).get(pointer.id), 0
 
-    async def load_delta(
-        self,
-        identifier: Identifier,
-        *,
-        version: int | None = None,
-        timestamp_ms: int | None = None,
-        files: bool = True,
+    async def load_delta_of(
+        self, pointer: Pointer, *, version: int | None = None, timestamp_ms: int | None = None, files: bool = True
     ) -> DeltaTable:
-        table = await super().load_delta(identifier, version=version, timestamp_ms=timestamp_ms, files=files)
+        table = await super().load_delta_of(pointer, version=version, timestamp_ms=timestamp_ms, files=files)
         if files:
-            await self._note_rows_read(table.pointer)
+            await self._note_rows_read(pointer)
         return table
 
-    async def delta_history(self, identifier: Identifier, before: int | None, limit: int) -> Sequence[VersionRow]:
-        await self._note_rows_read(await self._delta.find(self._cells, identifier))
-        return await super().delta_history(identifier, before, limit)
+    async def delta_history_of(self, pointer: Pointer, before: int | None, limit: int) -> Sequence[VersionRow]:
+        await self._note_rows_read(pointer)
+        return await super().delta_history_of(pointer, before, limit)
 
     async def _note_rows_read(self, pointer: Pointer) -> None:
         """Whoever has seen a table's files may have computed something from them: what is added is not blind then."""

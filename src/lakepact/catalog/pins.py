@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from lakepact.catalog.errors import CommitFailed, NotFound, StillInUse
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import belongs_to
 from lakepact.catalog.pointers import Pointer, shown
+from lakepact.catalog.work import Draft, PlanGuard
 from lakepact.errors import TransactionError
 from lakepact.iceberg import names as words
 from lakepact.iceberg.metadata import current_snapshot_id, refs
@@ -18,6 +19,9 @@ from lakepact.kernel.keys import Key
 from lakepact.kernel.model import State, TransactionRecord
 
 _PAGE: Final = 100
+
+Removals: TypeAlias = "dict[Key, tuple[Pointer, Sequence[Commit]]]"
+"""Tables that snapshots are removed from, and by what."""
 
 
 def removed_by(commits: Sequence[Commit]) -> set[int]:
@@ -46,7 +50,32 @@ async def in_use(parts: Parts, key: Key) -> AsyncIterator[tuple[TransactionRecor
         after = page.after
 
 
-async def refuse_removal_of_pinned(parts: Parts, pointer: Pointer, key: Key, commits: Sequence[Commit]) -> None:
+class SparingPinned:
+    """Looks at what a plan removes, after whoever else looks at the plan: what may not be seen is in use by nobody."""
+
+    def __init__(self, parts: Parts, rights: PlanGuard | None) -> None:
+        self._parts = parts
+        self._rights = rights
+        self.removals: Removals = {}
+        """Of the last plan."""
+
+    async def before(self, draft: Draft) -> None:
+        if self._rights is not None:
+            await self._rights.before(draft)
+
+    async def after(self, draft: Draft) -> None:
+        if self._rights is not None:
+            await self._rights.after(draft)
+        self.removals = {
+            key: (Pointer.from_json(after), commits)
+            for key, commits in draft.commits.items()
+            if removed_by(commits) and (after := draft.writes[key]) is not None
+        }
+        for key, (pointer, commits) in self.removals.items():
+            await _refuse_removal_of_pinned(self._parts, pointer, key, commits)
+
+
+async def _refuse_removal_of_pinned(parts: Parts, pointer: Pointer, key: Key, commits: Sequence[Commit]) -> None:
     """Engines delete a snapshot's files right after its removal is committed, so it is refused while one is in use.
 
     A transaction may begin right after this look: see `check_nobody_came`.

@@ -21,7 +21,7 @@ _MOST_REFS: Final = 100
 """A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
 
 
-_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "purging", "released-ms", "staged"})
+_OF_A_NOTE: Final = frozenset({"dropped-ms", "purge", "purging", "released-ms", "namespace-ids", "staged"})
 
 
 class Kind(StrEnum):

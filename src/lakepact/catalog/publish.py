@@ -3,7 +3,7 @@
 The staged plan is turned into the plan that is committed. Each table gets one more metadata version, the only one that
 anybody outside will see. A table that has moved meanwhile is a conflict, unless all that was asked of it concerns its
 metadata only and still holds, or only adds to a Delta table and contradicts nothing: then it is done again on the newer
-version. What a namespace promises to those who create in it, and to those who drop it, is made sure of here.
+version.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from lakepact.access import Scope
+from lakepact.catalog.conditions import Conditions, Mark
 from lakepact.catalog.delta_attempts import PlannedRows
 from lakepact.catalog.delta_conflicts import log_conflicts, rebased, version_conflict_json
 from lakepact.catalog.delta_steps import (
@@ -27,11 +27,8 @@ from lakepact.catalog.delta_steps import (
     noted,
     staged_steps,
 )
-from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, refusal_of
-from lakepact.catalog.governance import refuse_protected
-from lakepact.catalog.grants import refuse_granted
-from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of, namespace_of
-from lakepact.catalog.namespaces import MARK, children_of, without_mark
+from lakepact.catalog.errors import CommitFailed, Refusal, refusal_of
+from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
@@ -76,7 +73,6 @@ from lakepact.kernel.model import (
 _ATTEMPTS: Final = 32
 _POINTERS: Final = ("tables", "views", DELTA_CELLS)
 
-Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
 Decide: TypeAlias = Callable[[Transaction], Awaitable[CommitResult | PrepareResult]]
 
 
@@ -90,7 +86,7 @@ class Publisher:
     ) -> None:
         """`mark` puts a mark on a namespace that is to be dropped, in a transaction of its own."""
         self._parts = parts
-        self._mark = mark
+        self._conditions = Conditions(parts, mark)
         self._on_committed = on_committed
 
     async def commit(self, call: Call, record: TransactionRecord) -> Done:
@@ -301,8 +297,7 @@ class Publisher:
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
-        await self._secure_namespaces(sealed, writes, reads)
-        await self._secure_protected(writes, reads)
+        await self._conditions.secure(sealed, writes, reads)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
@@ -390,71 +385,6 @@ class Publisher:
             metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
         return pointer, metadata, pointer.metadata_location
 
-    # --- what must hold although nobody may have read it: under snapshot isolation reads are no dependencies ---
-
-    async def _secure_protected(self, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
-        """Protection counts that came after the drop was staged."""
-        keys = self._parts.keys
-        dropped = [segments_of(key)[-1] for key, write in writes.items() if _is_drop(key, write)]
-        unread = [id for id in dropped if keys.governance(id) not in (*writes, *reads)]
-        if not unread:
-            return
-        said = await self._parts.store.read([keys.governance(id) for id in unread])
-        for id in unread:
-            cell, note = said[keys.governance(id)], writes[keys.dropped(id)].value
-            assert note is not None, "what is dropped leaves a note"
-            refuse_protected(Pointer.from_json(note), cell.value)
-            reads[cell.key] = cell.revision
-
-    async def _secure_namespaces(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
-        """What is created needs its namespace to stay; what is dropped must have nothing left in it."""
-        for key, write in list(writes.items()):
-            parent = self._parts.keys.parent(key) if write.value is not None else None
-            if parent is not None:
-                await self._stay(parent, writes, reads)
-            elif family_of(key) == "namespaces" and write.value is None and write.revision > 0:
-                writes[key] = await self._marked(sealed, write, writes)
-                await self._secure_ungranted(write, reads)
-
-    async def _stay(self, namespace: Key, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
-        if namespace in writes or namespace in reads:
-            return
-        cell = (await self._parts.store.read([namespace]))[namespace]
-        if cell.value is None:
-            raise CommitFailed(f"namespace {segments_of(namespace)[-1]} was dropped meanwhile")
-        if MARK in cell.value:
-            # Somebody means to drop it. Whoever creates in it takes the mark away, and so sends them back to looking.
-            writes[namespace] = Write(namespace, cell.revision, without_mark(cell))
-        else:
-            reads[namespace] = cell.revision
-
-    async def _secure_ungranted(self, dropped: Write, reads: dict[Key, int]) -> None:
-        namespace = namespace_of(dropped.key)
-        holding = self._parts.grants.holding(Scope.namespace(namespace))
-        cell = (await self._parts.store.read([holding]))[holding]
-        refuse_granted(namespace, cell)
-        reads[holding] = cell.revision
-
-    async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
-        cell = (await self._parts.store.read([write.key]))[write.key]
-        if cell.value is None:
-            raise CommitFailed(f"namespace {segments_of(write.key)[-1]} was dropped meanwhile")
-        namespace = tuple(cell.value["namespace"])
-        expected = write.revision
-        if cell.value.get(MARK) != sealed.id:
-            if cell.revision != write.revision:
-                raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
-            await self._mark(namespace, sealed.id)
-            cell = (await self._parts.store.read([write.key]))[write.key]
-            expected = write.revision + 1
-        gone = {key for key, planned in writes.items() if planned.value is None}
-        if cell.value is None or cell.value.get(MARK) != sealed.id or cell.revision < expected:
-            raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
-        async for child in children_of(self._parts.keys, self._parts.store.scan, namespace):
-            if child not in gone:
-                raise NamespaceNotEmpty(f"Namespace {'.'.join(namespace)} is not empty: others have created in it")
-        return Write(write.key, cell.revision, None)
-
 
 def results_of(writes: Iterable[Write]) -> list[JsonObject]:
     """The tables and views of a committed plan, and where their metadata is."""
@@ -472,10 +402,6 @@ def _note_of(write: Write) -> StagedNote | None:
     if write.value is None or STAGED not in write.value or family_of(write.key) == DELTA_CELLS:
         return None
     return StagedNote.from_json(write.value[STAGED])
-
-
-def _is_drop(key: Key, write: Write) -> bool:
-    return family_of(key) in _POINTERS and write.value is None and write.revision > 0
 
 
 def _is_passing(write: Write, never_were: set[str]) -> bool:
@@ -509,6 +435,9 @@ def _can_follow(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation)
 
 def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, Value | None]) -> CommitFailed:
     """The refusal of a transaction whose cells have moved. It names them."""
+    new = {segments_of(one.key)[-1] for one in sealed.writes if one.revision == 0 and family_of(one.key) in _POINTERS}
+    # Of an id that it has taken for something new it saw nothing: whose that is by now is not for it to tell.
+    found = {key: value for key, value in found.items() if segments_of(key)[-1] not in new}
     values: dict[Key, Value | None] = {write.key: write.value for write in sealed.writes}
     named = [
         {

@@ -15,9 +15,10 @@ import orjson
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
 from lakepact.catalog.files import MetadataFiles, parsed
 from lakepact.catalog.governance import refuse_protected
+from lakepact.catalog.ids import cells_of, claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
-from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.namespaces import Namespaces, id_of, prefixes
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
@@ -38,6 +39,7 @@ from lakepact.iceberg.requirements import Failure, check_all, is_creation
 from lakepact.iceberg.successor import check_successor
 from lakepact.iceberg.updates import apply
 from lakepact.iceberg.validate import check_table_metadata
+from lakepact.kernel.model import Cell
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -101,33 +103,8 @@ class Tables:
 
     async def claim(self, draft: Draft, pointer: Pointer) -> None:
         """Write name, pointer and location of a table that was not there, of whatever kind."""
-        key, name, dropped = (
-            self._names.pointer_key(pointer),
-            self._keys.name(pointer.identifier),
-            self._keys.dropped(pointer.id),
-        )
-        [_, _, note] = await draft.read(key, name, dropped)
-        # As this draft leaves it: two creations of one transaction may ask for the same uuid.
-        if (there := await draft.current(key)) is not None:
-            # Whoever registers a file may know of all. Others are told of the id that they have sent, and no name.
-            registers = pointer.change is Change.REGISTER
-            whose = f"{shown(Pointer.from_json(there).identifier)} ({pointer.id})" if registers else pointer.id
-            raise AlreadyExists(f"Table with the same uuid already exists: {whose}. Rename it, or drop it first")
-        if note.value is not None:
-            if note.value.get("purging"):
-                raise BadRequest(
-                    f"table {pointer.id} was dropped, and its files are being deleted: it cannot come back"
-                )
-            if pointer.change is Change.CREATE:
-                raise BadRequest(
-                    f"the uuid {pointer.id} is that of a table that was dropped. Undrop that one, or let the catalog "
-                    f"choose a uuid"
-                )
-            # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
-            draft.write(dropped, None)
+        await claim_id(draft, self._keys, pointer)
         await self._claim_location(draft, pointer)
-        draft.write(name, {"kind": pointer.kind, "id": pointer.id})
-        draft.write(key, pointer.to_json())
 
     async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
         """No two tables share a location: one's files would be the other's orphans."""
@@ -242,7 +219,10 @@ class Tables:
         named = pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
         if is_creation(commit.requirements):
             uuid = _assigned_uuid(commit.updates)
+            assert uuid is not None, "a creation without one leaves no traces"
             if pointer is None or pointer.id.lower() != uuid:
+                # All that whoever creates it asks for a moment later: one look for both.
+                await draft.read(*cells_of(self._keys, uuid))
                 pointer = await self._by_id(draft, uuid)
             elif not adds_snapshots(commit.updates):
                 return Changed(identifier, pointer.metadata_location)
@@ -260,19 +240,16 @@ class Tables:
             draft.found_by_id.append(pointer)
         return Changed(identifier, pointer.metadata_location)
 
-    async def _by_id(self, draft: Draft, uuid: str | None) -> Pointer | None:
+    async def _by_id(self, draft: Draft, uuid: str) -> Pointer | None:
         """The table with this id, whatever its name is, or the last version of a dropped one."""
-        if uuid is None:
-            return None
-        [cell] = await draft.read(self._keys.table(uuid))
-        return Pointer.of(cell) or await self._dropped(draft, uuid)
+        [cell, note] = await draft.read(self._keys.table(uuid), self._keys.dropped(uuid))
+        return Pointer.of(cell) or await self._dropped(note)
 
-    async def _dropped(self, draft: Draft, uuid: str) -> Pointer | None:
+    async def _dropped(self, note: Cell) -> Pointer | None:
         """It is there only as long as its file is."""
-        [cell] = await draft.read(self._keys.dropped(uuid))
-        if cell.value is None:
+        pointer = Pointer.of(note)
+        if pointer is None or pointer.kind is not Kind.TABLE:
             return None
-        pointer = Pointer.from_json(cell.value)
         with suppress(NotFound):
             await self._files.table(pointer.metadata_location)
             return pointer
@@ -488,7 +465,9 @@ class Tables:
         """
         dropped, key = self._keys.dropped(pointer.id), self._names.pointer_key(pointer)
         governance = self._keys.governance(pointer.id)
-        [_, cell, said] = await draft.read(dropped, key, governance)
+        levels = [self._keys.namespace(one) for one in prefixes(pointer.identifier.namespace)]
+        # The namespaces stay while there is something in them, and more than that does not matter here.
+        [_, cell, said], namespaces = await draft.read_and_glance([dropped, key, governance], levels)
         refuse_protected(pointer, said.value)
         # Protection that comes at the same moment counts.
         draft.depend_on(governance)
@@ -497,7 +476,7 @@ class Tables:
             # It came to be in this very transaction: nobody has seen it, and there is nothing to come back to.
             await self._release_location(draft, pointer)
         note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
-        draft.write(dropped, note)
+        draft.write(dropped, {**note, "namespace-ids": [id_of(one) for one in namespaces]})
 
     async def _release_location(self, draft: Draft, pointer: Pointer) -> None:
         key = self._keys.location(self._warehouse.blob_name(pointer.location))

@@ -6,11 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from lakepact.catalog.conditions import Mark
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
 from lakepact.catalog.errors import AlreadyExists, CommitFailed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
-from lakepact.catalog.publish import Mark, Publisher
+from lakepact.catalog.publish import Publisher
 from lakepact.catalog.runs import checked_report, report_bytes, report_name
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft

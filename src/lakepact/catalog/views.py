@@ -6,6 +6,7 @@ import uuid as uuids
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, IllegalArgument
 from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.ids import claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
@@ -104,18 +105,7 @@ class Views:
         return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, metadata_location, Change.REGISTER))
 
     async def _begin(self, draft: Draft, pointer: Pointer) -> JsonObject:
-        key, name, dropped = (
-            self._keys.view(pointer.id),
-            self._keys.name(pointer.identifier),
-            self._keys.dropped(pointer.id),
-        )
-        [there, _, note] = await draft.read(key, name, dropped)
-        if (old := Pointer.of(there)) is not None:
-            raise AlreadyExists(f"View with the same uuid already exists: {shown(old.identifier)} ({pointer.id})")
-        if note.exists:
-            draft.write(dropped, None)
-        draft.write(name, {"kind": Kind.VIEW, "id": pointer.id})
-        draft.write(key, pointer.to_json())
+        await claim_id(draft, self._keys, pointer)
         return {"metadata-location": pointer.metadata_location}
 
     async def _refuse_taken(self, draft: Draft, identifier: Identifier) -> None:

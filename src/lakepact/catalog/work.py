@@ -165,6 +165,15 @@ class Draft:
             self.seen.update(await self._cells(missing))
         return [self.seen[key] for key in keys]
 
+    async def read_and_glance(self, keys: Sequence[Key], at: Sequence[Key]) -> tuple[list[Cell], list[Cell]]:
+        """These cells, and others in the same look: whatever becomes of the others, the plan stands."""
+        noted = [key for key in at if key in self.seen]
+        cells = await self.read(*keys, *at)
+        for key in at:
+            if key not in noted:
+                self.seen.pop(key, None)
+        return cells[: len(keys)], cells[len(keys) :]
+
     async def read_again(self, *keys: Key) -> list[Cell]:
         """These cells as they are now."""
         for key in keys:

@@ -1,0 +1,97 @@
+"""What must hold at the instant at which a transaction is published, whether or not the transaction has read it.
+
+Under snapshot isolation what was read may have moved. But what is created needs a namespace that stays and an id that
+nothing else has; what is dropped must not be protected, and leaves neither a child nor a grant behind. All of it is
+looked at when it is published, and becomes a dependency of the commit: if it moves in between, it is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from lakepact.access import Scope
+from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty
+from lakepact.catalog.governance import refuse_protected
+from lakepact.catalog.grants import refuse_granted
+from lakepact.catalog.ids import beside
+from lakepact.catalog.keys import family_of, last_segment, namespace_of
+from lakepact.catalog.namespaces import MARK, children_of, without_mark
+from lakepact.catalog.operations import Parts
+from lakepact.catalog.pointers import FAMILIES, Pointer
+from lakepact.kernel.keys import Key
+from lakepact.kernel.model import Cell, Transaction, Write
+
+Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
+
+_POINTERS: Final = frozenset(FAMILIES.values())
+
+
+class Conditions:
+    def __init__(self, parts: Parts, mark: Mark) -> None:
+        """`mark` puts a mark on a namespace that is to be dropped, in a transaction of its own."""
+        self._parts = parts
+        self._mark = mark
+
+    async def secure(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
+        """Look at all that these writes need, and add it to what the commit depends on. Raises what refuses them."""
+        keys, grants = self._parts.keys, self._parts.grants
+        created = [key for key, write in writes.items() if write.value is not None]
+        dropped = [key for key, write in writes.items() if write.value is None and write.revision > 0]
+        namespaces = [key for key in dropped if family_of(key) == "namespaces"]
+        for key in namespaces:
+            writes[key] = await self._marked(sealed, writes[key], writes)
+        parents = {parent for key in created if (parent := keys.parent(key)) is not None}
+        new = [key for key in created if writes[key].revision == 0 and family_of(key) in _POINTERS]
+        said = {keys.governance(last_segment(key)): key for key in dropped if family_of(key) in _POINTERS}
+        held = {grants.holding(Scope.namespace(namespace_of(key))) for key in namespaces}
+        wanted = [key for key in (*parents, *beside(keys, new), *said, *held) if key not in writes and key not in reads]
+        found = await self._parts.store.read(wanted) if wanted else {}
+        for key, cell in found.items():
+            if key in parents:
+                _stay(cell, writes, reads)
+                continue
+            if key in said:
+                _refuse_protected(cell, writes[keys.dropped(last_segment(key))])
+            elif key in held:
+                for namespace in namespaces:
+                    refuse_granted(namespace_of(namespace), cell)
+            elif cell.exists:
+                raise CommitFailed(f"the uuid {last_segment(key)} was given to another table or view meanwhile")
+            reads[key] = cell.revision
+
+    async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
+        cell = (await self._parts.store.read([write.key]))[write.key]
+        if cell.value is None:
+            raise CommitFailed(f"namespace {last_segment(write.key)} was dropped meanwhile")
+        namespace = tuple(cell.value["namespace"])
+        expected = write.revision
+        if cell.value.get(MARK) != sealed.id:
+            if cell.revision != write.revision:
+                raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
+            await self._mark(namespace, sealed.id)
+            cell = (await self._parts.store.read([write.key]))[write.key]
+            expected = write.revision + 1
+        gone = {key for key, planned in writes.items() if planned.value is None}
+        if cell.value is None or cell.value.get(MARK) != sealed.id or cell.revision < expected:
+            raise CommitFailed(f"namespace {'.'.join(namespace)} was changed meanwhile")
+        async for child in children_of(self._parts.keys, self._parts.store.scan, namespace):
+            if child not in gone:
+                raise NamespaceNotEmpty(f"Namespace {'.'.join(namespace)} is not empty: others have created in it")
+        return Write(write.key, cell.revision, None)
+
+
+def _stay(namespace: Cell, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
+    if namespace.value is None:
+        raise CommitFailed(f"namespace {last_segment(namespace.key)} was dropped meanwhile")
+    if MARK in namespace.value:
+        # Somebody means to drop it. Whoever creates in it takes the mark away, and so sends them back to looking.
+        writes[namespace.key] = Write(namespace.key, namespace.revision, without_mark(namespace))
+    else:
+        reads[namespace.key] = namespace.revision
+
+
+def _refuse_protected(governance: Cell, note: Write) -> None:
+    """The note has the name by which it was dropped: where it is by now may be out of sight."""
+    assert note.value is not None, "what is dropped leaves a note"
+    refuse_protected(Pointer.from_json(note.value), governance.value)
