@@ -123,3 +123,49 @@ async def test_t_path_6_the_mirror_reads_no_manifest_of_another_table(two: Two) 
     foreign = manifest(f"{two.secret}/metadata/m.avro", [two.secret_file])
     await two.commit(manifest_list(f"{two.own}/metadata/l.avro", foreign))
     assert f"leads to {two.secret}/metadata/m.avro" in (await two.mirrored()).left_out["pub.t"]
+
+
+async def _purge(two: Two) -> None:
+    assert (await two.people.bob.delete(f"{table_path('t', 'pub')}?purgeRequested=true")).status == 204
+
+
+async def test_t_path_6_purging_a_table_deletes_nothing_of_another(two: Two) -> None:
+    mine = write_rows(f"{two.own}/data/a.parquet", 1)
+    assert two.people.root.path_of(mine).exists() and Path(two.around.removeprefix("file://")).exists()
+    await two.lists(mine, two.secret_file, two.around, f"{two.own}//data/a.parquet")
+    await _purge(two)
+    assert not (await two.collected()).left
+    assert [two.people.root.path_of(one).exists() for one in (mine, two.secret_file)] == [False, True]
+
+
+async def test_t_path_6_a_table_with_broken_manifests_keeps_none_but_itself_from_collection(two: Two) -> None:
+    broken = Path(f"{two.own}/metadata/l.avro".removeprefix("file://"))
+    broken.parent.mkdir(parents=True, exist_ok=True)
+    broken.write_bytes(b"nothing of the kind")
+    await two.commit(f"{two.own}/metadata/l.avro")
+    await _purge(two)
+    root = two.people.root
+    other = (await root.table("u", "pub", schema=SCHEMA))["metadata-location"]
+    assert (await root.delete(f"{table_path('u', 'pub')}?purgeRequested=true")).status == 204
+    [left] = (await two.collected()).left
+    assert left.startswith("pub.t: ") and "is not an Avro file" in left
+    assert broken.exists() and not root.path_of(other).exists()
+
+
+async def test_a_file_stays_as_long_as_a_table_of_another_folder_shares_its_manifest(two: Two) -> None:
+    root = two.people.root
+    collector = Collector(two.catalog, CollectorSettings(drop_retention_s=0, abandoned_retention_s=0))
+
+    async def purge(path: str) -> None:
+        assert (await root.delete(f"{path}?purgeRequested=true")).status == 204
+        await collector.run(CLASSES, Report())
+
+    shared = manifest(f"{two.secret}/metadata/m.avro", [two.secret_file])
+    place = manifest_list(f"{two.secret}/metadata/l.avro", shared)
+    await two.commit(place, root, table_path("secret", "hidden"))
+    # Something else is purged, and what the manifest leads to is remembered.
+    await root.table("u", "pub", schema=SCHEMA)
+    await purge(table_path("u", "pub"))
+    await two.commit(place, root)
+    await purge(table_path("secret", "hidden"))
+    assert root.path_of(two.secret_file).exists()
