@@ -94,13 +94,20 @@ class GuardedTransactions(Transactions):
         await self.load(transaction_id)
         return await self._inner.contents(transaction_id)
 
-    async def list(self, states: Iterable[State], after: str | None, limit: int) -> TransactionPage:
-        page = await self._inner.list(states, after, limit)
+    async def list(
+        self,
+        states: Iterable[State],
+        after: str | None,
+        limit: int,
+        shows: Callable[[TransactionRecord], bool] = lambda record: True,
+    ) -> TransactionPage:
         asking = await self._guard.now(self._guard.catalog)
-        if asking.rights.everywhere is Role.MANAGE:
-            return page
-        mine = tuple(one for one in page.transactions if owner_of(one) == self._guard.principal.name)
-        return TransactionPage(mine, page.after)
+        everyones = asking.rights.everywhere is Role.MANAGE
+
+        def seen(record: TransactionRecord) -> bool:
+            return (everyones or owner_of(record) == self._guard.principal.name) and shows(record)
+
+        return await self._inner.list(states, after, limit, seen)
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float | None) -> TransactionRecord:
         return await self._step("renewTransaction", transaction_id, lambda: self._inner.renew(transaction_id, ttl_s))
