@@ -150,6 +150,18 @@ async def test_t_path_5_documents_are_of_their_own_table(room: Room) -> None:
     assert (await room.prepare("eve", tx, fine)).transaction.state == pb.TS_PREPARED
 
 
+async def test_t_right_5_the_key_of_another_begins_nothing(room: Room) -> None:
+    root = room.root
+    await root.grant("everyone", "write", **on_namespace())
+    key = new_key()
+    request = pb.BeginTransactionRequest(idempotency_key=key)
+    begun = await room.call("ann", "BeginTransaction", request)
+    assert await room.call("ann", "BeginTransaction", request) == begun
+    used = grpc.StatusCode.ALREADY_EXISTS
+    for other in ("bob", "root", "mallory"):
+        assert await room.call(other, "BeginTransaction", request) is used, other
+
+
 async def test_t_right_16_page_tokens_are_ids_of_ones_own(room: Room) -> None:
     await room.root.grant("everyone", "write", **on_namespace())
     mine, others = [], set()

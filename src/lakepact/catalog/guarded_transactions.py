@@ -37,7 +37,7 @@ from lakepact.catalog.pointers import FAMILIES, Change, Kind, Pointer, scope_of,
 from lakepact.catalog.staged import STAGED
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
-from lakepact.catalog.work import Call, Done, Draft
+from lakepact.catalog.work import Call, Done, Draft, key_reused
 from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
@@ -78,9 +78,12 @@ class GuardedTransactions(Transactions):
     ) -> TransactionRecord:
         async def work() -> TransactionRecord:
             await self._guard.needs(self._guard.catalog, [Anything(RULES["beginTransaction"].needed)])
-            return await self._inner.begin(
+            record = await self._inner.begin(
                 call, ttl_s=ttl_s, isolation=isolation, properties=properties, read_only=read_only
             )
+            if owner_of(record) != self._guard.principal.name:
+                raise key_reused(record.id)
+            return record
 
         return await self._guard.noted(call, (), work)
 
