@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lakepact.catalog.trail import Trail
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
 from lakepact.server.auth.tokens import Tokens
@@ -87,7 +88,9 @@ async def opened(**given: Any) -> AsyncIterator[Pages]:
     clock, rng = SystemClock(), SystemRng()
     store = await open_store(settings.store, settings.kernel(), clock=clock, rng=rng, tasks=AsyncioTasks())
     try:
-        yield Pages(auth_of(settings, store, clock, rng, Metrics()), Tokens(store, clock, rng))
+        yield Pages(
+            auth_of(settings, store, clock, rng, Metrics(), Trail(), lambda who: None), Tokens(store, clock, rng)
+        )
     finally:
         await store.close()
 
