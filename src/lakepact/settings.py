@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -44,6 +45,7 @@ _NO_SETTINGS: Final = frozenset(
 """Variables of the command line and of clients."""
 
 HIDDEN: Final = "***"
+_NAMES_SOMEBODY: Final = "names_somebody"
 
 RESERVED_WORDS: Final = frozenset(
     {
@@ -524,6 +526,14 @@ class Settings(BaseSettings):
             raise ValueError("it is a URL such as https://catalog.example.com")
         return value
 
+    @field_validator("public_url", "oidc_issuer", "oidc_jwks_url", mode="before")
+    @classmethod
+    def _names_nobody(cls, value: Any) -> Any:
+        if isinstance(value, str) and "@" in value.partition("://")[2].partition("/")[0]:
+            # Without the value: the error would repeat what should not be there.
+            raise PydanticCustomError(_NAMES_SOMEBODY, "it has a user or a password before its host; leave them out")
+        return value
+
     @field_validator("auth_secret")
     @classmethod
     def _is_long_enough(cls, value: str) -> str:
@@ -643,6 +653,8 @@ class Settings(BaseSettings):
         values["store"] = without_password(self.store)
         values["store_options"] = _without_secrets(self.store_options)
         values["warehouse"] = without_password(self.warehouse)
+        for name in ("public_url", "oidc_issuer", "oidc_jwks_url"):
+            values[name] = without_password(values[name]) if values[name] else ""
         values["warehouse_options"] = _without_secrets(self.warehouse_options)
         if self.warehouse_credentials is not None:
             values["warehouse_credentials"] = self.warehouse_credentials.shown()
@@ -755,6 +767,7 @@ def _explained(error: ValidationError) -> str:
                 continue
             # What is wrong in a table of options may be beside a secret.
             secret = first in _WITH_SECRETS or any(word in name.lower() for word in _SECRET_WORDS)
+            secret = secret or problem["type"] == _NAMES_SOMEBODY
             value = HIDDEN if secret else repr(problem["input"])
             said = problem["msg"].removeprefix("Value error, ")
             lines.append(f"{name} = {value}: {said} (an option, {PREFIX}{first.upper()}, or the file)")

@@ -127,6 +127,18 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
+@pytest.mark.parametrize("name", ["public_url", "oidc_issuer", "oidc_jwks_url"])
+def test_t_auth_9_addresses_that_everybody_may_know_have_no_password(name: str) -> None:
+    for somebody in ("user:s3cret", "s3cret", ":s3cret"):
+        with pytest.raises(InvalidSetting, match="before its host; leave them out") as refused:
+            Settings.load(**{name: f"https://{somebody}@idp.example.com/keys"})
+        assert name in str(refused.value) and "s3cret" not in str(refused.value)
+    plain = "https://idp.example.com/tenant@home"
+    assert Settings.load(**{name: plain}).shown()[name] == plain
+    asked = Settings.load(**{name: "https://idp.example.com/keys?token=s3cret"})
+    assert "s3cret" not in str(asked.shown())
+
+
 def test_secrets_are_not_shown() -> None:
     options = {"region": "eu", "aws_secret_access_key": "hush", "account_key": "hush"}
     shown = Settings.load(store="postgresql://me:hush@host/db", store_options=options).shown()

@@ -346,6 +346,48 @@ async def test_t_auth_10_others_tokens_are_nobodys_business(door: Door) -> None:
     assert [one["name"] for one in (await door.get("/v1/tokens", root)).json()["tokens"]] == ["root", "plain"]
 
 
+async def test_t_audit_1_what_is_done_to_tokens_is_in_the_trail_without_their_secrets(tmp_path: Path) -> None:
+    other = {"other": {"url": f"file://{tmp_path}/other", "account": "other"}}
+    async with asking(tmp_path, warehouses=other) as door:
+        root, plain = await door.tokens.create("root", admin=True), await door.tokens.create("plain")
+        foreign = await door.tokens.create("foreign", account="other", admin=True)
+        nowhere = await door.tokens.create("nowhere", account="without a warehouse", admin=True)
+        made = (await door.post("/v1/tokens", {"name": "loader", "groups": ["g"]}, root.text)).json()
+        rotated = (await door.post(f"/v1/tokens/{made['id']}/rotate", {"grace-seconds": 5}, root.text)).json()
+        # Even whoever sends the whole token finds its id alone in the trail.
+        assert (await door.delete(f"/v1/tokens/{rotated['token']}", plain.text)).status == 403
+        assert (await door.delete(f"/v1/tokens/{made['id']}", foreign.text)).status == 404
+        assert (await door.delete(f"/v1/tokens/{made['id']}", root.text)).status == 204
+        assert (await door.post("/v1/tokens", {"name": "x", "account": "other"}, root.text)).status == 403
+        for who in (foreign, nowhere):
+            assert (await door.post("/v1/tokens", {"name": "theirs"}, who.text)).status == 200
+        await door.service.trail.flush()
+    told = {name: _trail(tmp_path / place) for name, place in (("main", "data/warehouse"), ("other", "other"))}
+    assert [(one["principal"], one["operation"], one["outcome"]) for one in told["main"]] == [
+        ("root", "createToken", "applied"),
+        ("root", "rotateToken", "applied"),
+        ("plain", "revokeToken", "denied"),
+        ("root", "revokeToken", "applied"),
+        ("root", "createToken", "denied"),
+    ]
+    about = {"id": made["id"], "name": "loader", "groups": "g", "admin": "False"}
+    assert told["main"][0]["detail"] == about
+    assert told["main"][1]["detail"] == {**about, "grace-seconds": "5"}
+    assert told["main"][2]["detail"] == told["main"][3]["detail"] == {"id": made["id"]}
+    assert all(one["transaction-id"] for one in told["main"] if one["outcome"] == "applied")
+    assert [(one["principal"], one["operation"], one["outcome"]) for one in told["other"]] == [
+        ("foreign", "revokeToken", "refused"),
+        ("foreign", "createToken", "applied"),
+    ]
+    written = orjson.dumps(told).decode()
+    assert not any(one["token"].rpartition("_")[2] in written for one in (made, rotated))
+
+
+def _trail(warehouse: Path) -> list[Any]:
+    files = sorted((warehouse / "_catalog" / "audit").rglob("*.jsonl"))
+    return [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -148,3 +148,34 @@ async def test_t_path_5_documents_are_of_their_own_table(room: Room) -> None:
     document["snapshots"][0]["manifest-list"] = f"{own['metadata']['location']}/metadata/snap.avro"
     fine = change("a", metadata_document=json.dumps(document).encode())
     assert (await room.prepare("eve", tx, fine)).transaction.state == pb.TS_PREPARED
+
+
+async def test_t_right_5_the_key_of_another_begins_nothing(room: Room) -> None:
+    root = room.root
+    await root.grant("everyone", "write", **on_namespace())
+    key = new_key()
+    request = pb.BeginTransactionRequest(idempotency_key=key)
+    begun = await room.call("ann", "BeginTransaction", request)
+    assert await room.call("ann", "BeginTransaction", request) == begun
+    used = grpc.StatusCode.ALREADY_EXISTS
+    for other in ("bob", "root", "mallory"):
+        assert await room.call(other, "BeginTransaction", request) is used, other
+
+
+async def test_t_right_16_page_tokens_are_ids_of_ones_own(room: Room) -> None:
+    await room.root.grant("everyone", "write", **on_namespace())
+    mine, others = [], set()
+    for _ in range(2):
+        others |= {await room.begin("ann"), await room.begin("mallory", warehouse="other")}
+        mine.append(await room.begin("eve"))
+    found: list[str] = []
+    token = ""
+    while True:
+        request = pb.ListTransactionsRequest(page_size=1, page_token=token)
+        page = await room.call("eve", "ListTransactions", request)
+        found += [one.transaction_id for one in page.transactions]
+        token = page.next_page_token
+        assert token not in others
+        if not token:
+            break
+    assert found == sorted(mine)

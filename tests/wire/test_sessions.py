@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lakepact.catalog.trail import Trail
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Application
 from lakepact.server.auth.tokens import Tokens
@@ -87,7 +88,9 @@ async def opened(**given: Any) -> AsyncIterator[Pages]:
     clock, rng = SystemClock(), SystemRng()
     store = await open_store(settings.store, settings.kernel(), clock=clock, rng=rng, tasks=AsyncioTasks())
     try:
-        yield Pages(auth_of(settings, store, clock, rng, Metrics()), Tokens(store, clock, rng))
+        yield Pages(
+            auth_of(settings, store, clock, rng, Metrics(), Trail(), lambda who: None), Tokens(store, clock, rng)
+        )
     finally:
         await store.close()
 
@@ -195,6 +198,19 @@ async def test_t_auth_12_a_server_that_asks_nobody_still_takes_no_forms_from_els
             answer = await pages.change("", None, path, **{"Sec-Fetch-Site": "cross-site"})
             assert answer.refusal == (403, "ForbiddenException")
         assert (await pages.change("", None, "/v1/change", **{"Sec-Fetch-Site": "same-origin"})).status == 204
+
+
+@pytest.mark.parametrize("path", ["/ui/change", "/v1/change"])
+async def test_t_auth_12_browsers_that_say_only_their_origin_are_held_to_it(path: str) -> None:
+    async with opened(auth="none", public_url="https://catalog.example.com") as pages:
+        for elsewhere in ("https://evil.example", "http://[half", "null", ""):
+            answer = await pages.change("", None, path, Host="localhost:8181", Origin=elsewhere)
+            assert answer.refusal == (403, "ForbiddenException"), elsewhere
+        for here in ("http://localhost:8181", "http://LOCALHOST:8181", "https://catalog.example.com"):
+            assert (await pages.change("", None, path, Host="localhost:8181", Origin=here)).status == 204, here
+        trusted = {"Sec-Fetch-Site": "same-origin", "Origin": "https://elsewhere.example"}
+        assert (await pages.change("", None, path, **trusted)).status == 204, "what the browser has compared itself"
+        assert (await pages.change("", None, path)).status == 204, "no browser"
 
 
 async def test_t_ui_5_a_session_ends_with_its_token_and_with_its_time(

@@ -33,7 +33,7 @@ from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
 from lakepact.catalog.publishing_rights import publishing_rights
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
-from lakepact.catalog.work import Call, Done, Draft
+from lakepact.catalog.work import Call, Done, Draft, key_reused
 from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
@@ -73,9 +73,12 @@ class GuardedTransactions(Transactions):
     ) -> TransactionRecord:
         async def work() -> TransactionRecord:
             await self._guard.needs(self._guard.catalog, [Anything(RULES["beginTransaction"].needed)])
-            return await self._inner.begin(
+            record = await self._inner.begin(
                 call, ttl_s=ttl_s, isolation=isolation, properties=properties, read_only=read_only
             )
+            if owner_of(record) != self._guard.principal.name:
+                raise key_reused(record.id)
+            return record
 
         return await self._guard.noted(call, (), work)
 
@@ -89,13 +92,20 @@ class GuardedTransactions(Transactions):
         await self.load(transaction_id)
         return await self._inner.contents(transaction_id)
 
-    async def list(self, states: Iterable[State], after: str | None, limit: int) -> TransactionPage:
-        page = await self._inner.list(states, after, limit)
+    async def list(
+        self,
+        states: Iterable[State],
+        after: str | None,
+        limit: int,
+        shows: Callable[[TransactionRecord], bool] = lambda record: True,
+    ) -> TransactionPage:
         asking = await self._guard.now(self._guard.catalog)
-        if asking.rights.everywhere is Role.MANAGE:
-            return page
-        mine = tuple(one for one in page.transactions if owner_of(one) == self._guard.principal.name)
-        return TransactionPage(mine, page.after)
+        everyones = asking.rights.everywhere is Role.MANAGE
+
+        def seen(record: TransactionRecord) -> bool:
+            return (everyones or owner_of(record) == self._guard.principal.name) and shows(record)
+
+        return await self._inner.list(states, after, limit, seen)
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float | None) -> TransactionRecord:
         return await self._step("renewTransaction", transaction_id, lambda: self._inner.renew(transaction_id, ttl_s))

@@ -6,7 +6,7 @@ the catalog puts it, and what it refers to lies inside of it. Only who manages t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.access import Role
@@ -84,16 +84,17 @@ class Places:
 
     def _check_properties(self, identifier: Identifier, location: str, properties: Mapping[str, str]) -> None:
         for name in LOCATION_PROPERTIES:
-            if name in properties and not self._inside(properties[name], [location]):
+            if name in properties and not self._warehouse.lies_in(
+                properties[name], [self._warehouse.blob_name(location)]
+            ):
                 raise self._forbidden(identifier, f"have {name} {properties[name]}")
 
     def _check_files(
         self, identifier: Identifier, value: Mapping[str, Any], document: JsonObject | None, commit: Commit
     ) -> None:
-        properties = (document or {}).get("properties") or {}
-        own = [value["location"], *(properties[name] for name in LOCATION_PROPERTIES if name in properties)]
+        own = self._warehouse.places_of(value["location"], (document or {}).get("properties") or {})
         for path in named_files(commit):
-            if not self._inside(path, own):
+            if not self._warehouse.lies_in(path, own):
                 raise self._forbidden(identifier, f"refer to {path}")
 
     def check_published(self, pointer: Pointer, before: JsonObject | None, after: JsonObject) -> None:
@@ -108,10 +109,10 @@ class Places:
         identifier, location = pointer.identifier, pointer.location
         old, new = before.get("properties") or {}, after.get("properties") or {}
         self._check_properties(identifier, location, {name: new[name] for name in new if new[name] != old.get(name)})
-        own = [location, *(new[name] for name in LOCATION_PROPERTIES if name in new)]
+        own = self._warehouse.places_of(location, new)
         known = set(_files_of(before))
         for path in _files_of(after):
-            if path not in known and not self._inside(path, own):
+            if path not in known and not self._warehouse.lies_in(path, own):
                 raise self._forbidden(identifier, f"refer to {path}")
 
     def _check_delta(self, change: DeltaCommit) -> None:
@@ -124,11 +125,6 @@ class Places:
                         f"Delta table {name} cannot refer to {path[:300]}: a file lies inside its table, unless "
                         f"whoever adds it has the role manage on warehouse {self._asking.warehouse}"
                     )
-
-    def _inside(self, path: str, folders: Iterable[str]) -> bool:
-        """Refuses with 400 what is not even in the warehouse."""
-        name = self._warehouse.blob_name(path, "path")
-        return any(f"{name}/".startswith(f"{self._warehouse.blob_name(folder)}/") for folder in folders)
 
     def _forbidden(self, identifier: Identifier, what: str) -> Forbidden:
         return Forbidden(

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from lakepact.catalog.conditions import Mark
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
-from lakepact.catalog.errors import AlreadyExists, CommitFailed
+from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
+from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Publisher
 from lakepact.catalog.runs import checked_report, report_bytes, report_name
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
-from lakepact.errors import TransactionNotFound, WrongState
+from lakepact.errors import InvalidTransactionId, TransactionNotFound, WrongState
 from lakepact.iceberg.fields import JsonObject
-from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id, timestamp_ms
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
 _MOST_OVERLAYS: Final = 1_000
 """What is known of a transaction saves one look at its record. Most end soon, and nobody asks for them again."""
 
 _ATTEMPTS: Final = 3
+_MOST_ROUNDS: Final = 20
+"""Pages of the store that one page of a listing may take, where most of what is there is others'."""
 
 
 class Transactions:
@@ -86,12 +90,32 @@ class Transactions:
         """What is staged and read by now."""
         return await self._parts.store.contents(transaction_id)
 
-    async def list(self, states: Iterable[State], after: str | None, limit: int) -> TransactionPage:
-        """Those of this warehouse. A page may be short and still have a successor."""
-        page = await self._parts.store.transactions(states, after=after, limit=limit)
-        name = self._parts.warehouse.name
-        ours = (one for one in page.transactions if belongs_to(one, name) and not is_guard(one))
-        return TransactionPage(tuple(ours), page.after)
+    async def list(
+        self,
+        states: Iterable[State],
+        after: str | None,
+        limit: int,
+        shows: Callable[[TransactionRecord], bool] = lambda record: True,
+    ) -> TransactionPage:
+        """Those of this warehouse that are to be shown. A page may be short and still have a successor.
+
+        Others are stepped over, and where to go on tells of none of them: it is the id of the last one shown, or, where
+        a request has looked at enough, a moment.
+        """
+        begin = None if after is None else _page_token(after)
+        wanted, name, found = list(states), self._parts.warehouse.name, list[TransactionRecord]()
+        cursor, looked = begin, 0
+        while True:
+            page = await self._parts.store.transactions(wanted, after=cursor, limit=limit)
+            found += (one for one in page.transactions if belongs_to(one, name) and not is_guard(one) and shows(one))
+            if len(found) > limit:
+                return TransactionPage(tuple(found[:limit]), found[limit - 1].id)
+            if page.after is None:
+                return TransactionPage(tuple(found), None)
+            cursor, looked = page.after, looked + 1
+            moment = first_id_of(timestamp_ms(cursor))
+            if looked >= _MOST_ROUNDS and (begin is None or moment > begin):
+                return TransactionPage(tuple(found), max(moment, found[-1].id) if found else moment)
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float | None) -> TransactionRecord:
         await self._check_here(transaction_id)
@@ -176,6 +200,7 @@ class Transactions:
 
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
+        call = replace(call, source=await witnessed(self._parts, record, call.source))
         return await self._parts.measured(self._publisher.commit(call, record))
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
@@ -183,3 +208,10 @@ class Transactions:
         if record is None:
             raise closed(transaction_id, None)
         return record
+
+
+def _page_token(text: str) -> TransactionId:
+    try:
+        return parse_transaction_id(text)
+    except InvalidTransactionId:
+        raise BadRequest("the page token is none that this server gave; begin again without one") from None

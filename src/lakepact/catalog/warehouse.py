@@ -7,7 +7,7 @@ has been refused: `..`, `.`, empty segments, percent-encodings, other schemes, o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -70,6 +70,17 @@ class Warehouse:
         if levels[0] in _OWN_FOLDERS:
             raise BadRequest(f"{what} {_short(location)} lies in {levels[0]}/, which is Lakepact's own; choose another")
         return name
+
+    def places_of(self, location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+        """The folders of one table, as names: its location, and where its properties have it write."""
+        return tuple(
+            map(self.blob_name, (location, *(properties[one] for one in LOCATION_PROPERTIES if one in properties)))
+        )
+
+    def lies_in(self, path: str, places: Iterable[str]) -> bool:
+        """Whether a file is in one of these folders. What is not even in the warehouse is refused."""
+        name = self.blob_name(path, "path")
+        return any(f"{name}/".startswith(f"{place}/") for place in places)
 
     def new_location(self, identifier: Identifier, uuid: str, namespace_properties: Mapping[str, str]) -> str:
         """A place of its own for a new table or view. The names in it are for people; the uuid keeps it apart."""

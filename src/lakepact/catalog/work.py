@@ -435,10 +435,14 @@ def as_refusal(error: Refusal | InvalidRequest | StaleUpdate) -> Refusal:
 
 def check_same_request(record: TransactionRecord, call: Call) -> None:
     if record.request_hash != call.request_hash:
-        raise KeyReused(
-            f"Idempotency-Key {record.id} was used for a different request. Use a new key for each request, and the "
-            f"same key only to send the same request again"
-        )
+        raise key_reused(record.id)
+
+
+def key_reused(key: TransactionId) -> KeyReused:
+    return KeyReused(
+        f"Idempotency-Key {key} was used for a different request. Use a new key for each request, and the same key "
+        f"only to send the same request again"
+    )
 
 
 def replay(record: TransactionRecord) -> Done:

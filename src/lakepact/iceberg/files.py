@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.iceberg.avro import records
@@ -45,6 +46,10 @@ def manifests_in(data: bytes, where: str) -> list[str]:
 
 
 _ENTRY: Final[dict[str, Any]] = {"status": None, "data_file": {"file_path": None}}
+_WHOLE_ENTRY: Final[dict[str, Any]] = {
+    "status": None,
+    "data_file": {"content": None, "file_format": None, "file_path": None},
+}
 
 
 def files_in(data: bytes, where: str) -> Iterator[str]:
@@ -52,6 +57,26 @@ def files_in(data: bytes, where: str) -> Iterator[str]:
     for entry in records(data, _ENTRY, where):
         if entry["status"] != _DELETED:
             yield entry["data_file"]["file_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file that a manifest holds."""
+
+    content: int
+    """0 data, 1 position deletes, 2 equality deletes."""
+
+    format: str
+    path: str
+
+
+def listed_files(data: bytes, where: str) -> Iterator[ListedFile]:
+    """The same, with what they are."""
+    for entry in records(data, _WHOLE_ENTRY, where):
+        if entry["status"] != _DELETED:
+            file = entry["data_file"]
+            # The first version of the format knows data alone.
+            yield ListedFile(file.get("content") or 0, str(file["file_format"]).upper(), file["file_path"])
 
 
 def collects(metadata: JsonObject) -> bool:

@@ -12,7 +12,7 @@ from lakepact.errors import Contended, InvalidRequest, InvalidSetting, OutcomeUn
 from lakepact.kernel import checks, decide
 from lakepact.kernel.access import Access, Memory, Ports, Remembered
 from lakepact.kernel.decide import Claim
-from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT, name_of_record
+from lakepact.kernel.documents import FORMAT, NEWEST_READABLE_FORMAT
 from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
 from lakepact.kernel.keys import Key, check_key, is_below, name_of_cell, name_prefix_of_cells
 from lakepact.kernel.model import (
@@ -207,9 +207,10 @@ class DocumentCells:
         limit: int = 100,
     ) -> TransactionPage:
         size = checks.check_limit(limit, self._settings)
-        if after is None and made_since_ms is not None:
-            after = name_of_record(first_id_of(made_since_ms))
-        return await Recoverer(self._access(), self._rounds).transactions(states, created_before_ms, after, size)
+        begin = None if after is None else parse_transaction_id(after)
+        if begin is None and made_since_ms is not None:
+            begin = first_id_of(made_since_ms)
+        return await Recoverer(self._access(), self._rounds).transactions(states, created_before_ms, begin, size)
 
     # --- upkeep ---
 

@@ -205,10 +205,10 @@ class CellPage:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """A page of transactions. `after` continues the listing; `None` means there is no more."""
+    """A page of transactions. `after` is the id that the listing goes on behind; `None` means there is no more."""
 
     transactions: tuple[TransactionRecord, ...]
-    after: str | None
+    after: TransactionId | None
 
 
 @dataclass(frozen=True, slots=True)

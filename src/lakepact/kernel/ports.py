@@ -311,7 +311,8 @@ class CellStore(Protocol):
     ) -> TransactionPage:
         """Transactions by state (all if none is named) and age, in the order of their ids, oldest first.
 
-        `made_since_ms` says where the first page begins: at ids made then. Later pages go on at `after`.
+        `made_since_ms` says where the first page begins: at ids made then. Later pages go on behind the id `after`,
+        whether or not there is such a transaction. A page may be short, even empty, and still have a successor.
         """
         ...
 

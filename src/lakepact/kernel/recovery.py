@@ -16,7 +16,7 @@ from lakepact.kernel import decide
 from lakepact.kernel.access import Access, DeadlinePassed, RecordVersion, Remembered
 from lakepact.kernel.decide import Upkeep
 from lakepact.kernel.documents import id_of_record_name, name_of_record, name_prefix_of_staged
-from lakepact.kernel.identity import timestamp_ms
+from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.model import Collection, Recovery, State, TransactionPage
 from lakepact.kernel.ports import DocumentEntry
 from lakepact.kernel.resolve import Resolver
@@ -184,11 +184,10 @@ class Recoverer:
     # --- listing ---
 
     async def transactions(
-        self, states: Iterable[State], created_before_ms: int | None, after: str | None, limit: int
+        self, states: Iterable[State], created_before_ms: int | None, after: TransactionId | None, limit: int
     ) -> TransactionPage:
         wanted = frozenset(states) or frozenset(State)
-        entries = await self._access.list(_RECORDS, after, limit)
-        ids = [transaction_id for entry in entries if (transaction_id := id_of_record_name(entry.name)) is not None]
+        ids, more = await self._ids(after, limit)
         versions = await self._access.tasks.all([self._access.record(transaction_id) for transaction_id in ids])
         found = tuple(
             version.document.public()
@@ -197,7 +196,17 @@ class Recoverer:
             and version.document.state in wanted
             and (created_before_ms is None or version.document.created_ms < created_before_ms)
         )
-        return TransactionPage(found, entries[-1].name if len(entries) == limit else None)
+        return TransactionPage(found, ids[-1] if more else None)
+
+    async def _ids(self, after: TransactionId | None, limit: int) -> tuple[list[TransactionId], bool]:
+        """The next ones, and whether there may be more. None only at the end: strays are stepped over."""
+        behind = None if after is None else name_of_record(after)
+        while True:
+            entries = await self._access.list(_RECORDS, behind, limit)
+            ids = [found for entry in entries if (found := id_of_record_name(entry.name)) is not None]
+            if ids or len(entries) < limit:
+                return ids, len(entries) == limit
+            behind = entries[-1].name
 
 
 def _sum(parts: Sequence[Recovery]) -> Recovery:

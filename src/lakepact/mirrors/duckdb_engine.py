@@ -20,10 +20,11 @@ import structlog
 from lakepact.catalog.catalog import Catalog
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.catalog.watch import Mirrored
+from lakepact.delta.codec import outside_of_table
 from lakepact.delta.paths import decode_path
 from lakepact.delta.ports import DeltaRows, MirrorState
 from lakepact.delta.protocol import is_managed
-from lakepact.errors import Contended, LakepactError
+from lakepact.errors import Contended
 from lakepact.mirrors.duckdb_file import (
     RESERVED,
     Shown,
@@ -33,10 +34,11 @@ from lakepact.mirrors.duckdb_file import (
     write_file,
 )
 from lakepact.mirrors.engines import Engine
-from lakepact.mirrors.iceberg_files import IcebergFiles
+from lakepact.mirrors.iceberg_files import IcebergFiles, SnapshotFiles
 from lakepact.mirrors.lake import tables_now
 from lakepact.mirrors.views import (
     CannotShow,
+    LeadsElsewhere,
     LiveFile,
     delta_view,
     has_instants,
@@ -246,9 +248,11 @@ class DuckdbMirror:
         if pointer.kind is Kind.DELTA:
             return await self._delta_query(pointer)
         metadata = (await self._parts.files.table(pointer.metadata_location)).document
+        # Before anything else: DuckDB's own extension would follow wherever the table leads.
+        found = await self._files.current(pointer.location, metadata)
         try:
-            return await self._iceberg_query(metadata)
-        except (CannotShow, ModuleNotFoundError):
+            return await self._iceberg_query(metadata, found)
+        except CannotShow:
             # DuckDB's own extension can, where it is installed; else its refusal is the reason.
             return iceberg_scan(self._path(pointer.metadata_location))
 
@@ -263,13 +267,10 @@ class DuckdbMirror:
         for add in await self._rows.files(pointer.id, version):
             if add.deletion_vector is not None:
                 raise CannotShow("rows of its files are deleted by deletion vectors")
-            path = decode_path(add.path)
-            files.append(
-                LiveFile(
-                    self._path(path) if ":" in path.partition("/")[0] or path.startswith("/") else f"{folder}/{path}",
-                    tuple(add.partition_values.get(name) for name in columns),
-                )
-            )
+            if outside_of_table(add.path) is not None:
+                raise LeadsElsewhere(f"it leads to {add.path[:300]}, which is not in its folder")
+            values = tuple(add.partition_values.get(name) for name in columns)
+            files.append(LiveFile(f"{folder}/{decode_path(add.path)}", values))
         if has_instants(contents.metadata) and await self._is_imported(pointer.id):
             files = await self._with_old_times(files)
         return await asyncio.to_thread(delta_view, contents.metadata, files)
@@ -292,11 +293,10 @@ class DuckdbMirror:
         self._old_times.update((path, path in old) for path in unknown)
         return [replace(file, old_times=self._old_times[file.path]) for file in files]
 
-    async def _iceberg_query(self, metadata: dict[str, object]) -> str:
+    async def _iceberg_query(self, metadata: dict[str, object], found: SnapshotFiles | None) -> str:
         schemas: list[dict[str, object]] = metadata["schemas"]  # type: ignore[assignment]
         schema = next(one for one in schemas if one["schema-id"] == metadata["current-schema-id"])
         columns = iceberg_columns(schema, evolved=len(schemas) > 1)
-        found = await self._files.current(metadata)
         if found is None:
             return iceberg_view(columns, [])
         if found.other_deletes:
@@ -311,15 +311,9 @@ class DuckdbMirror:
         return await asyncio.to_thread(iceberg_view, columns, files, deletes)
 
     def _path(self, location: str) -> str:
-        """A location as DuckDB opens it."""
-        if self._folder is None or (":" in location and not location.startswith("file:")):
-            return location
-        if location.startswith(("file:", "/")):
-            try:
-                return f"{self._folder}/{self._parts.warehouse.blob_name(location)}"
-            except LakepactError:
-                return "/" + location.removeprefix("file:").lstrip("/")
-        return location
+        """A location in the warehouse as DuckDB opens it. Others are refused."""
+        name = self._parts.warehouse.blob_name(location)
+        return location if self._folder is None else f"{self._folder}/{name}"
 
 
 def _shown(pointer: Pointer) -> Shown:

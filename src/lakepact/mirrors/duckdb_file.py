@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OWN_SCHEMA: Final = "_lakepact"
 RESERVED: Final = frozenset({OWN_SCHEMA, "information_schema", "pg_catalog", "system", "temp"})
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 """Of the views. A file of another format is made anew."""
 
 _SCHEME_EXTENSIONS: Final = {

@@ -1,36 +1,29 @@
 """The files of an Iceberg table's current snapshot, as its manifests list them.
 
-The manifests are read through the warehouse's own blob store, with its credentials, and decoded by PyIceberg, which
-is an extra. A manifest never changes, so it is read once.
+The manifests are read through the warehouse's own blob store, with its credentials. Whoever writes a table writes its
+manifests, so their word is taken for the table's own folders alone: what leads out of them is shown to nobody. A
+manifest never changes, so it is read once.
 """
 
 from __future__ import annotations
 
-import io
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
+from lakepact.catalog.errors import Refusal
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.files import ListedFile, listed_files, manifests_in
 from lakepact.kernel.ports import BlobStore
-from lakepact.mirrors.views import CannotShow
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import ManifestFile
+from lakepact.mirrors.views import CannotShow, LeadsElsewhere
 
 _MOST_ENTRIES: Final = 500_000
 """Files that are remembered."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    content: int
-    """0 data, 1 position deletes, 2 equality deletes."""
-
-    format: str
-    path: str
+Places: TypeAlias = tuple[str, ...]
+"""The folders of one table, as `Warehouse.places_of` names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +40,22 @@ class IcebergFiles:
     def __init__(self, warehouse: Warehouse, blobs: BlobStore) -> None:
         self._warehouse = warehouse
         self._blobs = blobs
-        self._manifests: OrderedDict[str, tuple[_Entry, ...]] = OrderedDict()
+        self._manifests: OrderedDict[tuple[str, Places], tuple[ListedFile, ...]] = OrderedDict()
+        """By manifest and the folders in which all that it lists was found to lie."""
+
         self._entries = 0
 
-    async def current(self, metadata: JsonObject) -> SnapshotFiles | None:
-        """The files of the current snapshot; None if the table has none yet. Raises `CannotShow`, and
-        `ModuleNotFoundError` without PyIceberg."""
+    async def current(self, location: str, metadata: JsonObject) -> SnapshotFiles | None:
+        """The files of the current snapshot, all of them in the table's own folders; None if the table has none yet.
+        `location`: where the table lies. Raises `LeadsElsewhere`, `CannotShow` and `Unreadable`."""
         snapshot_id = metadata.get("current-snapshot-id")
         snapshot = next((one for one in metadata.get("snapshots") or () if one["snapshot-id"] == snapshot_id), None)
         if snapshot is None:
             return None
-        if "manifest-list" not in snapshot:
-            raise CannotShow("its snapshot has no manifest list")
-        from pyiceberg.manifest import read_manifest_list
-
-        manifests = list(read_manifest_list(await self._opened(snapshot["manifest-list"])))
-        entries = [entry for manifest in manifests for entry in await self._manifest(manifest)]
+        properties: Mapping[str, Any] = metadata.get("properties") or {}
+        own = self._warehouse.places_of(location, properties)
+        manifests = await self._listed(snapshot, own)
+        entries = [entry for manifest in manifests for entry in await self._manifest(manifest, own)]
         return SnapshotFiles(
             data=tuple(one.path for one in entries if one.content == 0),
             position_deletes=tuple(one.path for one in entries if one.content == 1 and one.format == "PARQUET"),
@@ -70,47 +63,41 @@ class IcebergFiles:
             all_parquet=all(one.format == "PARQUET" for one in entries if one.content == 0),
         )
 
-    async def _manifest(self, manifest: ManifestFile) -> tuple[_Entry, ...]:
-        path = manifest.manifest_path
-        known = self._manifests.get(path)
+    async def _listed(self, snapshot: JsonObject, own: Places) -> list[str]:
+        if "manifest-list" not in snapshot:
+            return list(snapshot.get("manifests") or ())
+        location = snapshot["manifest-list"]
+        return manifests_in(await self._opened(location, own), location)
+
+    async def _manifest(self, path: str, own: Places) -> tuple[ListedFile, ...]:
+        known = self._manifests.get((path, own))
         if known is not None:
-            self._manifests.move_to_end(path)
+            self._manifests.move_to_end((path, own))
             return known
-        opened = await self._opened(path)
-        entries = tuple(
-            _Entry(int(entry.data_file.content), str(entry.data_file.file_format.value), entry.data_file.file_path)
-            for entry in manifest.fetch_manifest_entry(_only(opened))
-        )
-        self._manifests[path] = entries
+        entries = tuple(listed_files(await self._opened(path, own), path))
+        self._check((one.path for one in entries), own)
+        self._manifests[path, own] = entries
         self._entries += len(entries) + 1
         while self._entries > _MOST_ENTRIES and len(self._manifests) > 1:
             _, old = self._manifests.popitem(last=False)
             self._entries -= len(old) + 1
         return entries
 
-    async def _opened(self, location: str) -> Any:
+    async def _opened(self, location: str, own: Places) -> bytes:
+        self._check([location], own)
         data = await self._blobs.get(self._warehouse.blob_name(location, "manifest"))
         if data is None:
             raise CannotShow(f"its manifest {location} is not there")
-        return _input(location, data)
+        return data
 
-
-def _input(location: str, data: bytes) -> Any:
-    from pyiceberg.io import InputFile
-
-    class InMemory(InputFile):
-        def __len__(self) -> int:
-            return len(data)
-
-        def exists(self) -> bool:
-            return True
-
-        def open(self, seekable: bool = True) -> Any:
-            return io.BytesIO(data)
-
-    return InMemory(location)
-
-
-def _only(file: Any) -> Any:
-    """As much of a `FileIO` as reading one manifest takes."""
-    return SimpleNamespace(new_input=lambda location: file)
+    def _check(self, paths: Iterable[str], own: Places) -> None:
+        for path in paths:
+            try:
+                inside = self._warehouse.lies_in(path, own)
+            except Refusal:
+                inside = False
+            if not inside:
+                raise LeadsElsewhere(
+                    f"it leads to {path[:300]}, which is not in a folder of its own. Copy the file to where the table "
+                    f"lies, or have who manages the warehouse set write.data.path"
+                )

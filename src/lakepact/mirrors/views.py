@@ -34,6 +34,10 @@ class CannotShow(Exception):
     """Why a table cannot be a view. It is left out, and the reason is told."""
 
 
+class LeadsElsewhere(CannotShow):
+    """The table names files that are not its own. Nobody else may show it either."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str

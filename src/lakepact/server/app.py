@@ -18,7 +18,9 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from lakepact.access.principal import Principal
 from lakepact.catalog import Catalog, CatalogSettings, Watch
+from lakepact.catalog.sight import in_sight
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Mirrored
@@ -36,6 +38,7 @@ from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
+from lakepact.server.rest.door import default_warehouse
 from lakepact.server.routing import Route, Router
 from lakepact.server.tls import Certificate
 from lakepact.server.tracing import Asgi, Tracing, open_tracing
@@ -109,6 +112,16 @@ class Service:
         await self._stack.aclose()
 
 
+def _home(settings: Settings, catalogs: Mapping[str, Catalog]) -> Callable[[Principal], str | None]:
+    """The warehouse of an account that tells of the account itself: none of another account's."""
+
+    def home(principal: Principal) -> str | None:
+        name = default_warehouse(catalogs, settings.default_warehouse, principal)
+        return name if name in catalogs and in_sight(catalogs[name], principal) else None
+
+    return home
+
+
 async def build(settings: Settings, *, admit: Admit | None = None, admit_call: AdmitCall | None = None) -> Service:
     """Open what the settings name, and wire it. Raises InvalidSetting, StoreUnsuitable or StoreUnavailable.
 
@@ -127,7 +140,6 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             draining=draining,
             open_metrics=settings.open_metrics,
         )
-        auth = auth_of(settings, opened.store, opened.clock, opened.rng, opened.metrics)
         catalogs, watch = _catalogs(opened)
         mirrors = watch.mirrors
         if watch.receipts is not None:
@@ -141,6 +153,9 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             on_lost=opened.metrics.audit_lost,
         )
         stack.push_async_callback(trail.stop)
+        auth = auth_of(
+            settings, opened.store, opened.clock, opened.rng, opened.metrics, trail, _home(settings, catalogs)
+        )
         delegation = _delegation(opened, stack)
         lease = Lease(
             opened.store,

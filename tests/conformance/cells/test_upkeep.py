@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lakepact.errors import InvalidTransactionId, SnapshotTooOld, TransactionClosed
-from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.identity import TransactionId, first_id_of, timestamp_ms
 from lakepact.kernel.model import Committed, Conflict, Failed, Moved, State, TransactionRecord
 from lakepact.kernel.ports import CellStore
 from tests.conformance.cells.world import SETTINGS, A, B, World
@@ -68,6 +68,18 @@ async def test_transactions_are_listed_in_the_order_of_their_ids(world: World, l
         ids.append(await world.put({A: {"n": number}}))
         world.clock.advance(_DAY_S / 2)
     assert [record.id for record in await _listed(world.store, limit)] == sorted(ids)
+
+
+async def test_a_listing_goes_on_behind_any_id(world: World) -> None:
+    ids = []
+    for number in range(3):
+        ids.append(await world.put({A: {"n": number}}))
+        world.clock.advance(_DAY_S)
+    page = await world.store.transactions(limit=2)
+    assert ([one.id for one in page.transactions], page.after) == (ids[:2], ids[1])
+    never_used = first_id_of(timestamp_ms(ids[1]))
+    for after, rest in ((ids[0], ids[1:]), (never_used, ids[1:]), (ids[2], [])):
+        assert [one.id for one in (await world.store.transactions(after=after)).transactions] == rest
 
 
 async def test_transactions_are_listed_by_age(world: World) -> None:

@@ -14,16 +14,28 @@ from lakepact.access.secrets import Given, token_id
 from lakepact.errors import InvalidRequest, json_kind
 from lakepact.server.asgi import TRANSACTION_HEADER
 from lakepact.server.auth.errors import NotAllowed
+from lakepact.server.auth.noted import AccountTrail
 from lakepact.server.auth.tokens import Shown, Tokens
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.routing import Route
 
 _NO_STORE: Final = (b"Cache-Control", b"no-store")
+_MOST_NOTED: Final = 200
+"""Of a name that somebody asks for, and that may be none."""
 
 
 class TokenHandlers:
-    def __init__(self, tokens: Tokens, *, grace_s: float, longest_s: float | None, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        trail: AccountTrail,
+        *,
+        grace_s: float,
+        longest_s: float | None,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._tokens = tokens
+        self._trail = trail
         self._grace_s = grace_s
         self._longest_s = longest_s
         self._now_ms = now_ms
@@ -46,36 +58,47 @@ class TokenHandlers:
     async def list(self, request: Request) -> Response:
         found = await self._tokens.all(_administered(request.principal))
         now_ms = self._now_ms()
+        self._trail.note_read(request, "listTokens")
         return json_response({"tokens": [document_of(token, now_ms) for token in found]})
 
     async def create(self, request: Request) -> Response:
-        account = _administered(request.principal)
-        body = _object(request.json())
-        if _field(body, "account", str, account) != account:
-            raise NotAllowed(f"you administer account {account}, and tokens of others are not yours to make")
-        groups = _field(body, "groups", list, [])
-        if not all(isinstance(one, str) for one in groups):
-            raise InvalidRequest("groups is a list of names")
-        expires_in_s = _field(body, "expires-in-seconds", (int, float), None)
-        made = await self._tokens.create(
-            _field(body, "name", str, ""),
-            account=account,
-            groups=frozenset(groups),
-            admin=_field(body, "admin", bool, False),
-            expires_in_s=lifetime(expires_in_s, self._longest_s),
-        )
+        with self._trail.noting(request, "createToken") as note:
+            account = _administered(request.principal)
+            body = _object(request.json())
+            name = _field(body, "name", str, "")
+            note.detail["name"] = name[:_MOST_NOTED]
+            if _field(body, "account", str, account) != account:
+                raise NotAllowed(f"you administer account {account}, and tokens of others are not yours to make")
+            groups = _field(body, "groups", list, [])
+            if not all(isinstance(one, str) for one in groups):
+                raise InvalidRequest("groups is a list of names")
+            expires_in_s = _field(body, "expires-in-seconds", (int, float), None)
+            made = await self._tokens.create(
+                name,
+                account=account,
+                groups=frozenset(groups),
+                admin=_field(body, "admin", bool, False),
+                expires_in_s=lifetime(expires_in_s, self._longest_s),
+            )
+            note.tells(made.token, made.transaction_id)
         return self._shown(made)
 
     async def rotate(self, request: Request) -> Response:
-        account = _administered(request.principal)
-        body = _object(request.json()) if request.body else {}
-        grace_s = _field(body, "grace-seconds", (int, float), self._grace_s)
-        rotated = await self._tokens.rotate(token_id(request.params["token"]), grace_s=grace_s, account=account)
+        with self._trail.noting(request, "rotateToken", _noted_id(request)) as note:
+            account = _administered(request.principal)
+            id = token_id(request.params["token"])
+            body = _object(request.json()) if request.body else {}
+            grace_s = _field(body, "grace-seconds", (int, float), self._grace_s)
+            rotated = await self._tokens.rotate(id, grace_s=grace_s, account=account)
+            note.tells(rotated.token, rotated.transaction_id)
+            note.detail["grace-seconds"] = grace_s
         return self._shown(rotated)
 
     async def revoke(self, request: Request) -> Response:
-        account = _administered(request.principal)
-        transaction_id = await self._tokens.revoke(token_id(request.params["token"]), account=account)
+        with self._trail.noting(request, "revokeToken", _noted_id(request)) as note:
+            account = _administered(request.principal)
+            transaction_id = await self._tokens.revoke(token_id(request.params["token"]), account=account)
+            note.transaction_id = transaction_id
         return Response(204, b"", ((TRANSACTION_HEADER, transaction_id.encode()),))
 
     def _shown(self, shown: Shown) -> Response:
@@ -121,6 +144,14 @@ def _administered(principal: Principal) -> str:
     if not principal.admin:
         raise NotAllowed("tokens are made and seen by administrators of an account; ask one of yours")
     return principal.account
+
+
+def _noted_id(request: Request) -> dict[str, str]:
+    """Of which token, for the audit trail: never more of what somebody has sent, which may be the whole of it."""
+    try:
+        return {"id": token_id(request.params["token"])}
+    except InvalidRequest:
+        return {}
 
 
 def _object(value: Any) -> Mapping[str, Any]:

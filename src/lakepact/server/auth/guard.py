@@ -110,7 +110,10 @@ class Guard:
     async def _asked(self, route: Route, scope: Mapping[str, Any], headers: Headers, address: str) -> Principal | None:
         """None: a person who has to log in first."""
         if self._bearers is None:
-            _check_site(route, headers)
+            # Such a server is reached by the browsers of its machine, whatever page they show: a page of another site
+            # may look at nothing, but it could send something.
+            if route.method not in ("GET", "HEAD"):
+                self._sessions.check_site(headers)
             return ANYONE
         if route.open:
             return NOBODY
@@ -146,15 +149,6 @@ def _only(authorization: list[bytes]) -> bytes:
     if len(authorization) > 1:
         raise Unrecognised("there are several Authorization headers; send one")
     return authorization[0]
-
-
-def _check_site(route: Route, headers: Headers) -> None:
-    """A server that asks nobody is reached by the browsers of its machine, whatever page they show: a page of another
-    site may look at nothing, but it could send something. Browsers say where a request comes from."""
-    if route.method in ("GET", "HEAD"):
-        return
-    if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
-        raise NotAllowed("this request comes from a page of another site, and is not answered")
 
 
 def address_of(scope: Mapping[str, Any]) -> str:

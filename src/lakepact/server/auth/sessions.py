@@ -32,7 +32,7 @@ from lakepact.server.auth.bearer import Bearers, Recognised
 from lakepact.server.auth.cookies import Cookie, Header, cookies_of
 from lakepact.server.auth.errors import NotAllowed, Unrecognised
 from lakepact.server.auth.keys import SigningKeys
-from lakepact.server.http import Request, Response
+from lakepact.server.http import Headers, Request, Response
 from lakepact.server.routing import Handler, Route
 
 UI: Final = "/ui"
@@ -159,7 +159,7 @@ class Sessions:
     def _checked(self, handler: Handler) -> Handler:
         async def checked(request: Request) -> Response:
             if request.header("authorization") is None:
-                self._check_origin(request)
+                self.check_site(request.headers)
                 session = self._cookie.sent(cookies_of(request))
                 if session is not None and request.principal.name is not None:
                     await self._check_form(request, session)
@@ -167,18 +167,21 @@ class Sessions:
 
         return checked
 
-    def _check_origin(self, request: Request) -> None:
-        site = request.header("sec-fetch-site")
+    def check_site(self, headers: Headers) -> None:
+        """Raises `NotFromHere` if a page of another site has a browser send this. Browsers say so, older ones by
+        `Origin` alone; what is not a browser says nothing of either."""
+        site = headers.get(b"sec-fetch-site")
         if site is not None:
-            if site not in ("same-origin", "none"):
-                raise NotFromHere("this request comes from a page of another site, and is not answered")
-            return
-        origin = request.header("origin")
-        if origin is not None and _host_of(origin) not in self._hosts(request):
+            here = site in (b"same-origin", b"none")
+        else:
+            origin = headers.get(b"origin")
+            here = origin is None or _host_of(origin.decode("latin-1")) in self._hosts(headers)
+        if not here:
             raise NotFromHere("this request comes from a page of another site, and is not answered")
 
-    def _hosts(self, request: Request) -> set[str]:
-        return {host for host in ((request.header("host") or "").lower(), self._public_host) if host}
+    def _hosts(self, headers: Headers) -> set[str]:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        return {one for one in (host, self._public_host) if one}
 
     async def _check_form(self, request: Request, session: str) -> None:
         sent = request.header(CSRF_HEADER) or _field(request, CSRF_FIELD)

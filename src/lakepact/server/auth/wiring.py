@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from lakepact.access.claims import Expected
+from lakepact.access.principal import Principal
+from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.server.auth.admin import TokenHandlers
@@ -16,6 +19,7 @@ from lakepact.server.auth.issuer import trustworthy
 from lakepact.server.auth.keys import SigningKeys
 from lakepact.server.auth.limits import Buckets
 from lakepact.server.auth.login import Client, IssuerLogin, LoginTokens
+from lakepact.server.auth.noted import AccountTrail
 from lakepact.server.auth.oauth import OAuthHandler
 from lakepact.server.auth.sessions import CALLBACK, LOGIN, Sessions
 from lakepact.server.auth.tokens import Tokens
@@ -42,8 +46,17 @@ class Auth:
     routes: tuple[Route, ...]
 
 
-def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metrics: Metrics) -> Auth:
-    """Raises `InvalidSetting` for settings that do not fit together."""
+def auth_of(
+    settings: Settings,
+    store: CellStore,
+    clock: Clock,
+    rng: Rng,
+    metrics: Metrics,
+    trail: Trail,
+    home: Callable[[Principal], str | None],
+) -> Auth:
+    """`home`: the warehouse whose audit trail tells of this one's account. Raises `InvalidSetting` for settings that do
+    not fit together."""
     modes = settings.auth_modes
     tokens, keys = Tokens(store, clock, rng), SigningKeys(store, clock, rng, secret=settings.auth_secret)
     oidc = _oidc(settings, clock) if "oidc" in modes else None
@@ -79,6 +92,7 @@ def auth_of(settings: Settings, store: CellStore, clock: Clock, rng: Rng, metric
     oauth = OAuthHandler(bearers if "tokens" in modes else None, keys, guard, clock, lifetime_s=settings.access_token_s)
     handlers = TokenHandlers(
         tokens,
+        AccountTrail(trail, home, clock.now_ms),
         grace_s=settings.token_grace_s,
         longest_s=settings.token_max_s or None,
         now_ms=clock.now_ms,

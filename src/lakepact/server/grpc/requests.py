@@ -89,15 +89,15 @@ def page_size_of(asked: int) -> int:
     return asked or 100
 
 
-def begin_hash(request: pb.BeginTransactionRequest, warehouse: str) -> str:
-    """What tells two requests to begin under one key apart."""
+def begin_hash(request: pb.BeginTransactionRequest, warehouse: str, principal: str | None) -> str:
+    """What tells two requests to begin under one key apart: also who sends them."""
     body = {
         "ttl": ttl_of(request),
         "isolation": isolation_of(request.isolation),
         "read-only": request.read_only,
         "properties": dict(request.properties),
     }
-    return _hash("BeginTransaction", warehouse, body)
+    return _hash("BeginTransaction", warehouse, principal, body)
 
 
 # --- changes ---
@@ -109,7 +109,8 @@ def edits_of(changes: Sequence[pb.TxChange]) -> list[TableEdit]:
 
 def digest_of(changes: Sequence[pb.TxChange], warehouse: str) -> Digest:
     """What tells one list of changes from another. Their order means nothing."""
-    return _hash("PrepareTransaction", warehouse, sorted(map(_fingerprint, changes)))
+    # Whose they are is asked of the transaction: who manages the warehouse may send an owner's changes again.
+    return _hash("PrepareTransaction", warehouse, None, sorted(map(_fingerprint, changes)))
 
 
 def _edit(change: pb.TxChange, where: str) -> TableEdit:
@@ -166,6 +167,6 @@ def _fingerprint(change: pb.TxChange) -> str:
     return hashlib.sha256(change.SerializeToString(deterministic=True)).hexdigest()
 
 
-def _hash(method: str, warehouse: str, body: JsonObject | list[str]) -> str:
-    scope = {"warehouse": warehouse, "transaction": None, "principal": None}
+def _hash(method: str, warehouse: str, principal: str | None, body: JsonObject | list[str]) -> str:
+    scope = {"warehouse": warehouse, "transaction": None, "principal": principal}
     return request_hash(scope=scope, method="GRPC", path=[_SERVICE, method], query={}, body=body)

@@ -53,7 +53,7 @@ class TransactionsService:
         catalog = self._catalog(request.warehouse, who)
         key = requests.key_of(request.idempotency_key)
         name = catalog.warehouse.name
-        hashed = requests.begin_hash(request, name) if key is not None else ""
+        hashed = requests.begin_hash(request, name, who.name) if key is not None else ""
         call = Call(key or catalog.new_id(), "beginTransaction", key is not None, hashed, source, name)
         record = await catalog.transactions.begin(
             call,

@@ -16,12 +16,13 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.dropped import DroppedTable, Life
-from lakepact.catalog.errors import NotFound
+from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.catalog.reachable import Reachable, Reached, Why
 from lakepact.delta.actions import Add
 from lakepact.delta.paths import decode_path
 from lakepact.delta.protocol import is_managed
+from lakepact.errors import Unreadable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.files import collects, is_inside, one_spelling
 from lakepact.upkeep.collection.references import CannotJudge, References
@@ -93,7 +94,11 @@ class Purge:
             if by is not None:
                 report.leave(shown(one.pointer.identifier), f"{by} still looks at it")
                 continue
-            await self._purge_one(one.pointer, others, remover)
+            try:
+                await self._purge_one(one.pointer, others, remover)
+            except (Refusal, Unreadable) as error:
+                # Whoever wrote a table may have written anything into its manifests. That is this table's matter alone.
+                report.leave(shown(one.pointer.identifier), error)
 
     async def _begin(self, pointer: Pointer, now_ms: int) -> bool:
         before_ms = now_ms - self._retention_ms
@@ -126,7 +131,9 @@ class Purge:
 
         def goes(path: str) -> bool:
             place = one_spelling(path)
-            return is_inside(place, folder) and place not in others.needed and not _is_anothers(place, folder, others)
+            if not is_inside(place, folder) or place in others.needed or _is_anothers(place, folder, others):
+                return False
+            return self._has_one_reading(path)
 
         async for batch in self._candidates(pointer, document):
             await remover.files([Removal(Class.DROPPED, path, name, why) for path in batch if goes(path)])
@@ -139,6 +146,14 @@ class Purge:
                     pass
         if not remover.dry_run:
             await self._catalog.collect_step(lambda draft: self._catalog.dropped.end_purge(draft, pointer.id))
+
+    def _has_one_reading(self, path: str) -> bool:
+        """Not a place that only looks as if it were inside, such as one with `..` in it."""
+        try:
+            self._catalog.warehouse.blob_name(path)
+        except Refusal:
+            return False
+        return True
 
     async def _document(self, pointer: Pointer) -> JsonObject | None:
         """The metadata; None if it has gone, or if there is none in a file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.operations import Parts
@@ -27,6 +27,8 @@ from lakepact.iceberg.files import (
     manifests_in,
     one_spelling,
 )
+
+K = TypeVar("K")
 
 _MOST_REMEMBERED: Final = 500_000
 _AT_ONCE: Final = 16
@@ -54,8 +56,8 @@ class TableFiles:
 class References:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._foreign: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        """By manifest or manifest list: what it names outside of its table's folder."""
+        self._foreign: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+        """By manifest and folder: what it names outside of it. Tables of several folders may share a manifest."""
 
         self._manifests: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         """By manifest list."""
@@ -125,12 +127,12 @@ class References:
         return known
 
     async def _outside(self, manifest: str, own: str, one: Reached) -> tuple[str, ...]:
-        known = self._foreign.get(manifest)
+        known = self._foreign.get((manifest, own))
         if known is None:
             data = await self._bytes(manifest, one)
             paths = () if data is None else map(one_spelling, files_in(data, manifest))
             known = tuple(path for path in paths if not is_inside(path, own))
-            _remember(self._foreign, manifest, known)
+            _remember(self._foreign, (manifest, own), known)
         return known
 
     async def _bytes(self, location: str, one: Reached) -> bytes | None:
@@ -155,7 +157,7 @@ class References:
         return found
 
 
-def _remember(memory: OrderedDict[str, tuple[str, ...]], key: str, value: tuple[str, ...]) -> None:
+def _remember(memory: OrderedDict[K, tuple[str, ...]], key: K, value: tuple[str, ...]) -> None:
     memory[key] = value
     if len(memory) > _MOST_REMEMBERED:
         memory.popitem(last=False)
