@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import urllib.error
 import urllib.request
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import boto3
+import orjson
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from lakepact.catalog.pointers import DIGEST
+from lakepact.kernel.model import Transaction, Write
 from lakepact.server.http import Request
 from lakepact.server.vending import Right
 from lakepact.server.vending.delegation import Delegation
@@ -363,6 +367,127 @@ async def test_t_vend_4_a_table_that_writes_outside_of_its_location_gets_no_cred
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
     refused = await lake.get(f"{T}/credentials")
     assert refused.refusal == (403, "ForbiddenException") and "write.data.path" in refused.error["message"]
+
+
+# --- metadata files are the catalog's ---
+
+
+def owner_of(guard: Guard) -> Any:
+    """S3 with the keys to everything: as somebody who got at a metadata file by whatever way."""
+    config = {
+        "client.region": REGION,
+        "s3.access-key-id": s3_guarded.ROOT_KEY,
+        "s3.secret-access-key": s3_guarded.ROOT_SECRET,
+    }
+    return client_of(guard, {**config, "s3.session-token": None})
+
+
+def altered(guard: Guard, table: Json, **fields: Any) -> None:
+    """Replace the table's metadata file by one that says something else."""
+    key = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
+    owner_of(guard).put_object(Bucket=guard.bucket, Key=key, Body=json.dumps({**table["metadata"], **fields}).encode())
+
+
+async def test_t_vend_9_what_writers_are_given_does_not_write_metadata_files(opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table = await lake.table()
+        client = client_of(guard, (await lake.get(T, headers=VENDED)).json()["config"])
+        current = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
+        for key in (current, f"{folder_of(table)}/data/00009-x.gz.metadata.json"):
+            denied(lambda key=key: client.put_object(Bucket=guard.bucket, Key=key, Body=b"{}"))
+            denied(lambda key=key: client.create_multipart_upload(Bucket=guard.bucket, Key=key))
+            for method, query in (("PUT", ""), ("POST", "?uploads"), ("PUT", "?partNumber=1&uploadId=u")):
+                asked = to_sign(method, f"{guard.url}/{guard.bucket}/{key}{query}")
+                assert (await lake.post(f"{T}/sign", asked)).refusal == (403, "ForbiddenException")
+        assert (await lake.post(f"{T}/sign", to_sign("GET", f"{guard.url}/{guard.bucket}/{current}"))).status == 200
+
+
+@pytest.mark.parametrize("role", [ROLE, None])
+async def test_t_vend_9_an_altered_metadata_file_opens_nobody_elses_folder(
+    opened: Opened, guard: Guard, role: str | None
+) -> None:
+    signing = {"role_arn": role, "remote_signing": True}
+    async with opened(**signing) as lake:
+        await lake.namespace("hr-data")
+        table = await lake.table("t")
+        victim = await lake.table("secret", "hr-data")
+        root = lake.settings.warehouse
+    other = victim["metadata"]
+    forgeries: list[Json] = [
+        {"location": other["location"], "table-uuid": other["table-uuid"]},
+        {"location": other["location"]},
+        {"location": f"{root}/hr-data", "table-uuid": "data"},
+        {"properties": {"write.data.path": other["location"]}},
+        {"last-updated-ms": table["metadata"]["last-updated-ms"] + 1},
+    ]
+    reading = to_sign("GET", victim["metadata-location"].replace("s3://", f"{guard.url}/"))
+    for forged in forgeries:
+        altered(guard, table, **forged)
+        # Another process, which has not read the file yet.
+        async with opened(**signing) as lake:
+            lake.damaged.add("db.t")
+            for answer in (
+                await lake.get(T, headers=VENDED),
+                await lake.get(f"{T}/credentials"),
+                await lake.post(f"{T}/sign", reading),
+                await lake.commit([set_properties(a="b")]),
+            ):
+                assert answer.status in ((500, 406) if role is None else (500,)), (forged, answer.body)
+                assert "was altered" in answer.error["message"] or answer.status == 406
+                assert b"s3.secret" not in answer.body and b"Signature" not in answer.body
+    assert guard.assumed == []
+    owner_of(guard).put_object(
+        Bucket=guard.bucket,
+        Key=table["metadata-location"].removeprefix(f"s3://{guard.bucket}/"),
+        Body=orjson.dumps(table["metadata"]),
+    )
+    async with opened(**signing) as lake:
+        assert (await lake.get(T)).status == 200
+
+
+async def test_t_vend_9_a_repeated_creation_does_not_trust_an_altered_file(opened: Opened, guard: Guard) -> None:
+    key, body = new_key(), {"name": "t", "schema": SCHEMA}
+    async with opened() as lake:
+        victim = await lake.table("secret")
+        table = (await lake.post("/namespaces/db/tables", body, headers={"Idempotency-Key": key})).json()
+    altered(guard, table, location=victim["metadata"]["location"])
+    async with opened() as lake:
+        lake.damaged.add("db.t")
+        again = await lake.post("/namespaces/db/tables", body, headers={"Idempotency-Key": key, **VENDED})
+        assert again.status == 504 and b"s3.secret" not in again.body, again.body
+    assert guard.assumed == []
+
+
+async def test_t_vend_9_what_an_older_release_pointed_to_is_compared_with_the_catalog_too(
+    opened: Opened, guard: Guard
+) -> None:
+    async with opened() as lake:
+        table, victim = await lake.table(), await lake.table("secret")
+        await without_digest(lake, table["metadata"]["table-uuid"])
+    for forged in ({"location": victim["metadata"]["location"]}, {"table-uuid": victim["metadata"]["table-uuid"]}):
+        altered(guard, table, **forged)
+        async with opened() as lake:
+            lake.damaged.add("db.t")
+            for answer in (await lake.get(T, headers=VENDED), await lake.get(f"{T}/credentials")):
+                assert answer.status == 500 and "was altered" in answer.error["message"]
+    # Where a table writes can be a reason to give nothing, and never one to give more.
+    altered(guard, table, properties={"write.data.path": victim["metadata"]["location"]})
+    async with opened() as lake:
+        assert (await lake.get(f"{T}/credentials")).status == 403
+    altered(guard, table)
+    async with opened() as lake:
+        [credential] = (await lake.get(f"{T}/credentials")).json()["storage-credentials"]
+        assert credential["prefix"] == f"{table['metadata']['location']}/"
+
+
+async def without_digest(lake: Wire, uuid: str) -> None:
+    """The pointer as a release has left it that knew no digests."""
+    assert lake.service is not None
+    parts = lake.service.catalogs["main"].parts
+    key = parts.keys.table(uuid)
+    cell = (await parts.store.read([key]))[key]
+    value = {name: field for name, field in (cell.value or {}).items() if name != DIGEST}
+    await parts.store.commit(Transaction(parts.new_id(), "", (Write(key, cell.revision, value),), answer={}))
 
 
 # --- how often, and what if not ---

@@ -189,10 +189,8 @@ class Dropped:
     async def _check_readable(self, pointer: Pointer) -> None:
         """A name that leads to nothing would be worse than no name."""
         match pointer.kind:
-            case Kind.TABLE:
-                await self._files.table(pointer.metadata_location)
-            case Kind.VIEW:
-                await self._files.view(pointer.metadata_location)
+            case Kind.TABLE | Kind.VIEW:
+                await self._files.of(pointer)
             case Kind.DELTA:
                 # Its rows are compared in the step that brings it back.
                 pass

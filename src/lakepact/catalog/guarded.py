@@ -432,6 +432,9 @@ class GuardedOperations(Operations):
 
     # --- files, of what was seen or changed just now ---
 
+    async def file_of(self, pointer: Pointer) -> MetadataFile:
+        return await self._inner.file_of(pointer)
+
     async def table_file(self, location: str) -> MetadataFile:
         return await self._inner.table_file(location)
 

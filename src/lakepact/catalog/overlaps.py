@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
+from lakepact.catalog.warehouse import is_of_a_table
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.kernel.keys import key_of
 
@@ -22,7 +23,7 @@ _FAMILIES: Final = ("locations", "dropped")
 async def overlapping(parts: Parts, location: str, uuid: str | None) -> str | None:
     """The location of another table that this one shares files with; None: there is none."""
     location = without_trailing_slash(location)
-    if uuid is not None and location.endswith(f"-{uuid.lower()}"):
+    if uuid is not None and is_of_a_table(location) and location.endswith(f"-{uuid.lower()}"):
         return None
     for family in _FAMILIES:
         async for id, other in _locations(parts, family):

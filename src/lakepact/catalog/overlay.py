@@ -331,6 +331,10 @@ class Overlay(Operations):
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))
 
+    async def file_of(self, pointer: Pointer) -> MetadataFile:
+        file = await super().file_of(pointer)
+        return guarded(file) if pointer.kind is Kind.TABLE else file
+
     async def table_after(self, done: Done) -> MetadataFile:
         return guarded(await super().table_after(done))
 
@@ -396,7 +400,7 @@ class Overlay(Operations):
         pointers.append(await self._names.find_kind(MainCells(self.parts.store), commit.identifier, Kind.TABLE))
         for pointer in pointers:
             if pointer is not None and pointer.identifier == commit.identifier:
-                file = await self.parts.files.table(pointer.metadata_location)
+                file = await self.parts.files.of(pointer)
                 if has_snapshots(file.document, commit.updates):
                     return pointer
         return None
@@ -459,7 +463,7 @@ def guarded(file: MetadataFile) -> MetadataFile:
     """
     properties = {**(file.document.get("properties") or {}), _GC_ENABLED: "false"}
     document = {**file.document, "properties": properties}
-    return MetadataFile(file.location, file.name, orjson.dumps(document), document)
+    return MetadataFile(file.location, file.name, orjson.dumps(document), document, file.digest)
 
 
 def refuse_destruction(commits: Sequence[Commit]) -> None:

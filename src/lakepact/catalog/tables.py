@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid as uuids
 from collections.abc import Collection, Iterable
@@ -13,12 +12,12 @@ from typing import Final
 import orjson
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
-from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces
-from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
+from lakepact.catalog.pointers import DIGEST, Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
@@ -94,9 +93,9 @@ class Tables:
         """A table that is new under this name, with metadata that has no file yet."""
         location = next_metadata_location(metadata, None, draft.unique_name(metadata["table-uuid"]))
         self._warehouse.blob_name(location)
-        pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change)
+        digest = draft.put(location, metadata)
+        pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change, digest=digest)
         await self.claim(draft, pointer)
-        draft.put(location, metadata)
         return pointer
 
     async def claim(self, draft: Draft, pointer: Pointer) -> None:
@@ -253,7 +252,7 @@ class Tables:
                 pointer = await self._by_id(draft, uuid)
         if pointer is None:
             return None
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         if not has_snapshots(base, commit.updates):
             return None
         if pointer is not named:
@@ -274,7 +273,7 @@ class Tables:
             return None
         pointer = Pointer.from_json(cell.value)
         with suppress(NotFound):
-            await self._files.table(pointer.metadata_location)
+            await self._files.of(pointer)
             return pointer
         return None
 
@@ -292,7 +291,7 @@ class Tables:
         if there is not None:
             if there.kind is not Kind.TABLE:
                 raise already_exists(there)
-            file = await self._files.table(there.metadata_location)
+            file = await self._files.of(there)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
         uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
         location = self._warehouse.new_location(identifier, uuid, properties)
@@ -302,7 +301,7 @@ class Tables:
         return Changed(identifier, pointer.metadata_location)
 
     async def _change_old(self, draft: Draft, identifier: Identifier, commit: Commit, pointer: Pointer) -> Changed:
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         failures = check_all(base, commit.requirements)
         if failures:
             return Changed(identifier, failures=failures)
@@ -324,7 +323,7 @@ class Tables:
         """Remove what the table's own properties let go of. What that is follows from the version it is removed from:
         one that moves meanwhile is judged again."""
         pointer = await self._names.table(draft, identifier)
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         gone = expired(base, draft.now_ms, in_use) if collects(base) else Expired((), ())
         if gone:
             updates = [
@@ -339,10 +338,18 @@ class Tables:
         metadata = applied.metadata
         self._warehouse.check_metadata(metadata)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
-        draft.put(location, metadata)
+        digest = draft.put(location, metadata)
         if _deletes_old_metadata(metadata):
             draft.dropped_files.extend(applied.dropped_files)
-        return Pointer.to(Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+        return Pointer.to(
+            Kind.TABLE,
+            pointer.identifier,
+            metadata,
+            location,
+            Change.COMMIT,
+            pointer.metadata_location,
+            digest=digest,
+        )
 
     # --- whole documents ---
 
@@ -356,7 +363,7 @@ class Tables:
         try:
             raw = text if text is not None else await self._files.raw(what)
             metadata = check_table_metadata(parsed(what, raw))
-            base = (await self._files.table(pointer.metadata_location)).document
+            base = (await self._files.of(pointer)).document
             check_successor(base, metadata)
         except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
@@ -375,13 +382,20 @@ class Tables:
         self._warehouse.check_metadata(metadata)
         old, new = base.get("properties") or {}, metadata.get("properties") or {}
         check_properties([name for name in {*old, *new} if old.get(name) != new.get(name)])
+        digest = digest_of(raw)
         if location is None:
             # Named by its content: whoever hands it in again finds it there.
-            digest = hashlib.sha256(orjson.dumps(metadata)).hexdigest()
+            digest = digest_of(orjson.dumps(metadata))
             location = next_metadata_location(metadata, pointer.metadata_location, digest)
             draft.put(location, metadata)
         following = Pointer.to(
-            Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location
+            Kind.TABLE,
+            pointer.identifier,
+            metadata,
+            location,
+            Change.COMMIT,
+            pointer.metadata_location,
+            digest=digest,
         )
         if following.location != pointer.location:
             await self._claim_location(draft, following)
@@ -407,7 +421,8 @@ class Tables:
     ) -> JsonObject:
         """A table whose metadata file is there already."""
         try:
-            metadata = check_table_metadata(parsed(metadata_location, await self._files.raw(metadata_location)))
+            text = await self._files.raw(metadata_location)
+            metadata = check_table_metadata(parsed(metadata_location, text))
         except (Unreadable, InvalidMetadata) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         if not metadata.get("table-uuid"):
@@ -421,7 +436,10 @@ class Tables:
         if there is not None and (there.kind is not Kind.TABLE or not overwrite):
             await self.refuse_taken(draft, identifier)
         previous = there.metadata_location if there is not None else None
-        pointer = Pointer.to(Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous)
+        digest = digest_of(text)
+        pointer = Pointer.to(
+            Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous, digest=digest
+        )
         if there is not None and there.id == pointer.id:
             if there.location != pointer.location:
                 await self._claim_location(draft, pointer)
@@ -478,7 +496,7 @@ class Tables:
     async def unregister(self, draft: Draft, identifier: Identifier) -> JsonObject:
         """A drop whose answer is the table. If that cannot be read, it stays."""
         pointer = await self._names.table(draft, identifier)
-        await self._files.table(pointer.metadata_location)
+        await self._files.of(pointer)
         return await self.drop(draft, identifier, Kind.TABLE)
 
     async def _let_go(self, draft: Draft, pointer: Pointer, *, purge: bool) -> None:
@@ -518,7 +536,7 @@ def already_exists(there: Pointer) -> AlreadyExists:
 
 
 def _result(pointer: Pointer) -> JsonObject:
-    return {"metadata-location": pointer.metadata_location}
+    return {"metadata-location": pointer.metadata_location, DIGEST: pointer.digest}
 
 
 def _results(all_changed: Iterable[Changed]) -> JsonObject:

@@ -245,7 +245,7 @@ class DuckdbMirror:
     async def _query(self, pointer: Pointer) -> str:
         if pointer.kind is Kind.DELTA:
             return await self._delta_query(pointer)
-        metadata = (await self._parts.files.table(pointer.metadata_location)).document
+        metadata = (await self._parts.files.of(pointer)).document
         try:
             return await self._iceberg_query(metadata)
         except (CannotShow, ModuleNotFoundError):

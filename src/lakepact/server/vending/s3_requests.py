@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from lakepact.catalog.errors import BadRequest, Refusal
 from lakepact.iceberg.fields import JsonObject, filled_text, json_list, json_object, optional_text
+from lakepact.server.vending.s3_policy import METADATA_FILE
 from lakepact.server.vending.scope import Right, Scope
 from lakepact.server.vending.sigv4 import UNSIGNED, canonical_query, encoded, sha256
 
@@ -229,6 +230,8 @@ def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope)
             raise NotSigned(f"{method} with the query fields {sorted(names)} is not signed for a table's objects")
     if not writes:
         raise NotSigned(f"you may read this table; the right to write is needed {needed}")
+    if method in ("PUT", "POST") and METADATA_FILE in key[len(scope.folder) :]:
+        raise NotSigned("metadata files are written by the catalog alone; commit to the table instead")
 
 
 def _check_bucket(request: SignRequest, query: Mapping[str, str], scope: Scope, payload: str) -> str:
