@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from lakepact.server.vending import Right
 from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
-from tests.wire.people import Person, house, on_table
+from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.world import SCHEMA, Json, Wire, creation, new_key, segment, set_properties
 
 VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
@@ -307,14 +308,11 @@ async def test_t_vend_3_credentials_go_as_far_as_the_rights_of_who_asks_and_end_
 async def test_t_vend_4_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
     root = lake.settings.warehouse
     inner = await lake.table("inner", location=f"{root}/shared/deep/inner")
-    for name, location in (("outer", f"{root}/shared"), ("below", f"{root}/shared/deep/inner/x")):
-        answer = await lake.post(
-            "/namespaces/db/tables", {"name": name, "schema": SCHEMA, "location": location}, headers=VENDED
-        )
-        assert answer.status == 200 and "storage-credentials" not in answer.json()
-        refused = await lake.get(f"/namespaces/db/tables/{name}/credentials")
-        assert refused.refusal == (403, "ForbiddenException")
-        assert "inner" in refused.error["message"] or "shared" in refused.error["message"]
+    outer = {"name": "outer", "schema": SCHEMA, "location": f"{root}/shared"}
+    answer = await lake.post("/namespaces/db/tables", outer, headers=VENDED)
+    assert answer.status == 200 and "storage-credentials" not in answer.json()
+    refused = await lake.get("/namespaces/db/tables/outer/credentials")
+    assert refused.refusal == (403, "ForbiddenException") and "inner" in refused.error["message"]
     # And nobody gets to a table's files by staging another one in its place.
     for location in (inner["metadata"]["location"], (await lake.table("own"))["metadata"]["location"]):
         staged = await lake.post(
@@ -350,6 +348,107 @@ async def test_t_vend_4_nobody_can_put_a_table_below_anothers_folder_or_make_a_n
     )
     assert thief.status == 200
     assert not victim.json()["metadata"]["location"].startswith(thief.json()["metadata"]["location"] + "/")
+
+
+async def test_t_vend_4_nothing_comes_to_lie_in_a_folder_that_somebody_has_credentials_for(
+    guard: Guard, tmp_path: Path
+) -> None:
+    given: Json = {
+        "warehouse": f"s3://{guard.bucket}/{tmp_path.name}",
+        "warehouse_options": guard.options(),
+        "warehouse_credentials": {"role_arn": ROLE, "sts_endpoint": guard.url},
+    }
+    async with house(tmp_path, **given) as people:
+        root, ann, bob = people.root, people.ann, people.bob
+        await root.namespace()
+        await root.namespace("sales")
+        place = f"{given['warehouse']}/sales"
+        await root.table("legacy", location=place)
+        await root.grant("user:ann", "read", **on_table("legacy"))
+        await root.grant("user:bob", "manage", **on_namespace("sales"))
+        assert (await ann.get("/namespaces/db/tables/legacy/credentials")).status == 200
+        # The catalog's own choice would be a place in Ann's folder.
+        refused = await bob.create("orders", "sales")
+        assert refused.refusal == (400, "BadRequestException") and f"lies in {place}" in refused.error["message"]
+        assert (await root.create("inner", location=f"{place}/deep/inner")).status == 400
+        moved = await root.commit([{"action": "set-location", "location": f"{place}/x"}], name="legacy")
+        assert moved.status == 200
+        await root.table("other")
+        into = [{"action": "set-location", "location": f"{place}/x/y"}]
+        assert (await root.commit(into, name="other")).refusal == (400, "BadRequestException")
+        # And once that table has gone elsewhere, the place is anybody's again.
+        assert (await bob.create("orders", "sales")).status == 200
+        assert (await ann.get("/namespaces/db/tables/legacy/credentials")).status == 200
+
+
+async def test_t_vend_4_two_that_take_places_one_inside_the_other_at_once_do_not_both_get_credentials(
+    lake: Wire,
+) -> None:
+    places = {"outer": f"{lake.settings.warehouse}/both", "inner": f"{lake.settings.warehouse}/both/inner"}
+    made = await asyncio.gather(*(lake.create(name, location=place) for name, place in places.items()))
+    if made[1].status == 200:
+        assert (await lake.get("/namespaces/db/tables/outer/credentials")).status in (403, 404)
+    else:
+        assert made[0].status == 200 and made[1].refusal == (400, "BadRequestException")
+
+
+async def test_t_vend_4_a_table_in_the_place_of_another_gets_nothing_that_was_made_for_that(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen/t"
+    own = (await lake.table("own"))["metadata"]["location"]
+    await lake.table("t", location=place)
+    for name in ("t", "own"):
+        assert (await lake.get(f"/namespaces/db/tables/{name}/credentials")).status == 200
+    for location in (own, place):
+        staged = {"name": "thief", "schema": SCHEMA, "location": location, "stage-create": True}
+        answer = await lake.post("/namespaces/db/tables", staged, headers=VENDED)
+        assert "storage-credentials" not in answer.json()
+    assert (await lake.delete(T)).status == 204
+    await lake.table("t", location=place)
+    # What the first one has left behind lies there still.
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+
+
+async def test_t_vend_4_a_table_does_not_come_back_around_others_that_came_meanwhile(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+
+    async def move(location: str) -> Any:
+        return await lake.commit([{"action": "set-location", "location": location}])
+
+    await lake.table("t", location=place)
+    assert (await lake.get(f"{T}/credentials")).status == 200
+    assert (await move(f"{lake.settings.warehouse}/elsewhere")).status == 200
+    await lake.table("inner", location=f"{place}/inner")
+    assert (await move(place)).refusal == (400, "BadRequestException")
+    assert (await move(f"{lake.settings.warehouse}/third")).status == 200
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+async def test_t_vend_4_what_a_transaction_makes_in_a_folder_that_was_taken_meanwhile_is_not_published(
+    lake: Wire, isolation: str
+) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    begun = (await lake.post("/transactions", json={"isolation": isolation})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = {"name": "inner", "schema": SCHEMA, "location": f"{place}/inner"}
+    assert (await lake.client.send("POST", inside, json=made)).status == 200
+    await lake.table("t", location=place)
+    published = await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})
+    assert published.refusal == (409, "CommitFailedException"), published.body
+    assert (await lake.get("/namespaces/db/tables/inner")).status == 404
+
+
+async def test_t_vend_4_what_was_given_inside_a_transaction_is_not_for_those_who_come_after_it(
+    lake: Wire, guard: Guard
+) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    begun = (await lake.post("/transactions", json={})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = await lake.client.send("POST", inside, json={"name": "t", "schema": SCHEMA, "location": place})
+    assert made.status == 200
+    assert (await lake.client.send("GET", f"{inside}/t/credentials")).status == 200
+    await lake.table("inner", location=f"{place}/inner")
+    assert (await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})).status == 200
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
 
 
 async def test_t_vend_5_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
@@ -394,8 +493,8 @@ async def test_t_vend_9_what_writers_are_given_does_not_write_metadata_files(ope
         client = client_of(guard, (await lake.get(T, headers=VENDED)).json()["config"])
         current = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
         for key in (current, f"{folder_of(table)}/data/00009-x.gz.metadata.json"):
-            denied(lambda key=key: client.put_object(Bucket=guard.bucket, Key=key, Body=b"{}"))
-            denied(lambda key=key: client.create_multipart_upload(Bucket=guard.bucket, Key=key))
+            denied(partial(client.put_object, Bucket=guard.bucket, Key=key, Body=b"{}"))
+            denied(partial(client.create_multipart_upload, Bucket=guard.bucket, Key=key))
             for method, query in (("PUT", ""), ("POST", "?uploads"), ("PUT", "?partNumber=1&uploadId=u")):
                 asked = to_sign(method, f"{guard.url}/{guard.bucket}/{key}{query}")
                 assert (await lake.post(f"{T}/sign", asked)).refusal == (403, "ForbiddenException")

@@ -23,6 +23,7 @@ from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, Reads
 from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import already_exists
 from lakepact.catalog.warehouse import Warehouse
@@ -94,6 +95,7 @@ class Dropped:
         names: Names,
         namespaces: Namespaces,
         files: MetadataFiles,
+        folders: Folders,
         cells: Cells,
         max_page: int,
     ) -> None:
@@ -102,6 +104,7 @@ class Dropped:
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
         self._cells = cells
         self._max_page = max_page
 
@@ -179,6 +182,8 @@ class Dropped:
         key = self._location(pointer)
         owner = await draft.current(key)
         if owner is None:
+            await self._folders.check(draft, pointer)
+            await self._folders.check_again(pointer)
             draft.write(key, {"id": pointer.id, "location": pointer.location})
         elif owner["id"] != pointer.id:
             raise AlreadyExists(

@@ -276,6 +276,10 @@ class Overlay(Operations):
         self.properties = cells.properties
         super().__init__(parts, cells, worker)
 
+    @property
+    def open_transaction(self) -> TransactionId | None:
+        return self.id
+
     async def _delta_staged(self, pointer: Pointer) -> tuple[DeltaStep | None, int]:
         [cell] = await self._cells.read(self._names.pointer_key(pointer))
         if cell.writer != self.id or cell.value is None:

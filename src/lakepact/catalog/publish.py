@@ -30,6 +30,7 @@ from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, re
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
+from lakepact.catalog.overlaps import inside_of_another, keys_above
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
@@ -291,6 +292,7 @@ class Publisher:
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
         await self._secure_namespaces(sealed, writes, reads)
+        await self._secure_folders(writes, reads)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
@@ -399,6 +401,17 @@ class Publisher:
             writes[namespace] = Write(namespace, cell.revision, without_mark(cell))
         else:
             reads[namespace] = cell.revision
+
+    async def _secure_folders(self, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
+        """A new table lies in nobody's folder. Under snapshot isolation what its plan has read is no dependency."""
+        for write in list(writes.values()):
+            if family_of(write.key) != "locations" or write.value is None:
+                continue
+            above = [key for key in keys_above(self._parts, write.value["location"]) if key not in (*writes, *reads)]
+            for key, cell in (await self._parts.store.read(above) if above else {}).items():
+                if cell.value is not None and cell.value["id"] != write.value["id"]:
+                    raise CommitFailed(str(inside_of_another(write.value["location"], cell.value["location"])))
+                reads[key] = cell.revision
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
         cell = (await self._parts.store.read([write.key]))[write.key]

@@ -17,6 +17,7 @@ from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import DIGEST, Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
@@ -54,13 +55,20 @@ class Tables:
     """Plans for tables of one warehouse."""
 
     def __init__(
-        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+        self,
+        keys: Keys,
+        warehouse: Warehouse,
+        names: Names,
+        namespaces: Namespaces,
+        files: MetadataFiles,
+        folders: Folders,
     ) -> None:
         self._keys = keys
         self._warehouse = warehouse
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
 
     # --- creating ---
 
@@ -124,19 +132,23 @@ class Tables:
                 )
             # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
             draft.write(dropped, None)
-        await self._claim_location(draft, pointer)
+        await self._claim_location(draft, pointer, returns=note.value is not None)
         draft.write(name, {"kind": pointer.kind, "id": pointer.id})
         draft.write(key, pointer.to_json())
 
-    async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
-        """No two tables share a location: one's files would be the other's orphans."""
-        place = self._warehouse.blob_name(pointer.location)
-        self._warehouse.check_alone(pointer.location)
-        key = self._keys.location(place)
+    async def _claim_location(self, draft: Draft, pointer: Pointer, *, returns: bool = True) -> None:
+        """No two tables share a location, nor lie one inside the other: one's files would be the other's orphans.
+
+        `returns`: the table may have been here before.
+        """
+        await self._folders.check(draft, pointer)
+        key = self._folders.key(pointer.location)
         owner = await draft.current(key)
         if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
             # Not a 409: clients take that for a name that is taken and say so, or try the same again.
             raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
+        if returns and (owner is None or owner["id"] != pointer.id):
+            await self._folders.check_again(pointer)
         draft.write(key, {"id": pointer.id, "location": pointer.location})
 
     async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:

@@ -9,6 +9,7 @@ from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.tables import check_property_updates, failed_requirements
 from lakepact.catalog.warehouse import Warehouse, check_properties
@@ -37,13 +38,20 @@ class Views:
     """Plans for views of one warehouse."""
 
     def __init__(
-        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+        self,
+        keys: Keys,
+        warehouse: Warehouse,
+        names: Names,
+        namespaces: Namespaces,
+        files: MetadataFiles,
+        folders: Folders,
     ) -> None:
         self._keys = keys
         self._warehouse = warehouse
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
 
     async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateView) -> JsonObject:
         identifier = Identifier(namespace, request.name)

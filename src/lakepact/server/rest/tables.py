@@ -58,10 +58,8 @@ class TableHandlers:
         identifier, path = Identifier(namespace, wanted.name), table_path(request.raw_path, wanted.name)
         if wanted.stage:
             metadata = await catalog.stage_table(namespace, wanted)
-            return staged_answer(
-                metadata,
-                await self._delegation.asked(request, catalog, identifier, Home.of_new(metadata), path, signs=False),
-            )
+            home = Home.of_new(metadata, staged=True)
+            return staged_answer(metadata, await self._delegation.asked(request, catalog, identifier, home, path))
         done = await catalog.create_table(call, namespace, wanted)
         return await self._table_answer(request, catalog, done, identifier, path)
 

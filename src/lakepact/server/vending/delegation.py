@@ -18,11 +18,12 @@ import structlog
 
 from lakepact.catalog.errors import Refusal
 from lakepact.catalog.operations import Operations
+from lakepact.catalog.overlaps import is_own_folder
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
 from lakepact.server.vending.aws_identity import OwnKeys
-from lakepact.server.vending.cache import Credentials
+from lakepact.server.vending.cache import Credentials, Key
 from lakepact.server.vending.s3 import keys_of
 from lakepact.server.vending.s3_requests import SignRequest
 from lakepact.server.vending.s3_signer import S3Signer
@@ -120,13 +121,8 @@ class Delegation:
         table: Identifier,
         home: Home,
         path: str,
-        *,
-        signs: bool = True,
     ) -> Delegated | None:
-        """What the client of this request gets with this table; `path` is the table's own. None: nothing.
-
-        Not `signs`: the table is not there yet, and whoever asks to sign for it would be told so.
-        """
+        """What the client of this request gets with this table; `path` is the table's own. None: nothing."""
         vendor = self._vendors.get(scope.warehouse.name)
         if vendor is None:
             return None
@@ -137,7 +133,8 @@ class Delegation:
             if VENDED in wanted and vendor.provider is not None:
                 credential = await self._credential(vendor, scope, home, await self._right(request, scope, table, home))
                 return _vended(vendor, vendor.provider, credential, path)
-            if SIGNING in wanted and vendor.signer is not None and signs:
+            # A table that is not there yet cannot be signed for.
+            if SIGNING in wanted and vendor.signer is not None and not home.staged:
                 return _signing(vendor, vendor.signer, vendor.scope(home, Right.READ), path)
         except NotScopable as refusal:
             # The one who asks for credentials alone is told; here the metadata is what was asked for.
@@ -195,7 +192,17 @@ class Delegation:
             self._on_made()
             return made
 
-        return await credentials.get((scope.location, right), mint)
+        return await credentials.get(_key(operations, home, right), mint)
+
+
+def _key(operations: Operations, home: Home, right: Right) -> Key:
+    """For whom a credential may be remembered.
+
+    Nothing can come to lie in a folder that is a table's by now. Where a client chose one for a table that only an open
+    transaction has, or nobody yet, something may: what was made for that is not for those who come when it is there.
+    """
+    before_it_is_there = "staged" if home.staged else operations.open_transaction
+    return home.id, home.location, right, None if is_own_folder(home.location, home.id) else before_it_is_there
 
 
 async def _alone(operations: Operations, scope: Scope, home: Home) -> None:

@@ -57,15 +57,18 @@ class Home:
     paths: tuple[str | None, ...]
     """Where it writes, in the order of `LOCATION_PROPERTIES`; None: inside of its location."""
 
+    staged: bool = False
+    """It is not there yet, and its folder is nobody's: others may still come to lie in it."""
+
     @classmethod
     def of(cls, pointer: Pointer, metadata: Mapping[str, Any]) -> Self:
         """Of a table that is there."""
         return cls(pointer.id, pointer.location, _paths(metadata))
 
     @classmethod
-    def of_new(cls, metadata: Mapping[str, Any]) -> Self:
+    def of_new(cls, metadata: Mapping[str, Any], *, staged: bool = False) -> Self:
         """Of a table that the catalog has made this moment, or is about to: nobody else has had its metadata yet."""
-        return cls(metadata["table-uuid"], metadata["location"], _paths(metadata))
+        return cls(metadata["table-uuid"], metadata["location"], _paths(metadata), staged)
 
 
 def _paths(metadata: Mapping[str, Any]) -> tuple[str | None, ...]:
