@@ -32,6 +32,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from lakepact.apart import check_apart
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
 
@@ -545,6 +546,17 @@ class Settings(BaseSettings):
     def _has_a_key(self) -> Self:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: the certificate's file, and its key's")
+        return self
+
+    @model_validator(mode="after")
+    def _lie_apart(self) -> Self:
+        try:
+            check_apart(
+                (self.store, self.store_options),
+                {name: (place.url, place.options) for name, place in self.places().items()},
+            )
+        except InvalidSetting as error:
+            raise ValueError(str(error)) from None
         return self
 
     @model_validator(mode="before")
