@@ -117,6 +117,28 @@ def test_what_is_no_url_is_a_bad_request(uri: str) -> None:
         checked("GET", uri)
 
 
+@pytest.mark.parametrize("folder", ["wh/db/t-1", "elsewhere"])
+def test_a_name_that_is_longer_than_s3_takes_is_refused_before_it_is_decoded(folder: str) -> None:
+    # Encoded forty thousand times over: each decoding would be as long as the one before.
+    for name in ("%" + "25" * 40_000, "a" * 1_025, "%C3%BC" * 600):
+        with pytest.raises(BadRequest, match="1,024 bytes"):
+            checked("GET", f"{BASE}/{folder}/{name}")
+        with pytest.raises(BadRequest, match="1,024 bytes"):
+            checked("POST", f"{BASE}?delete", body=deletion(f"{folder}/{name.replace('%C3%BC', 'üü')}"))
+    with pytest.raises(NotSigned, match="characters"):
+        checked("POST", f"{BASE}?delete", body=deletion("x" * 3_000_000))
+
+
+def test_a_name_that_is_encoded_over_and_over_is_not_signed() -> None:
+    for rounds, is_signed in ((0, True), (2, True), (300, False)):
+        uri = f"{BASE}/wh/db/t-1/%{'25' * rounds}20a"
+        if is_signed:
+            assert checked("GET", uri).uri == uri
+        else:
+            with pytest.raises(NotSigned, match="over and over"):
+                checked("GET", uri)
+
+
 def test_listing_is_signed_inside_of_the_table() -> None:
     found = checked("GET", f"{BASE}?list-type=2&max-keys=10&prefix=wh/db/t-1/data/&x-id=ListObjectsV2", READER)
     assert found.uri == f"{BASE}/?list-type=2&max-keys=10&prefix=wh%2Fdb%2Ft-1%2Fdata%2F&x-id=ListObjectsV2"
