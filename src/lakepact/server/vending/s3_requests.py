@@ -196,9 +196,7 @@ def to_sign(request: SignRequest, scope: Scope, endpoint: Endpoint) -> ToSign:
     fields = _fields(parts.query)
     # The SDKs say in `x-id` what they do; it is a comment.
     query = {name: value for name, value in fields if name != "x-id"}
-    payload = request.headers.get("x-amz-content-sha256", UNSIGNED)
-    if payload not in (UNSIGNED, _STREAMED) and not _HASH.fullmatch(payload):
-        raise NotSigned(f"a body that is signed in parts ({payload[:60]}) is not signed remotely; send it unsigned")
+    payload = _payload(request.headers)
     if path == "/":
         payload, spelled = _check_bucket(request, query, scope, payload), "/"
     else:
@@ -216,6 +214,21 @@ def to_sign(request: SignRequest, scope: Scope, endpoint: Endpoint) -> ToSign:
         unsigned=unsigned,
         payload_hash=payload,
     )
+
+
+def _payload(headers: Mapping[str, str]) -> str:
+    """What S3 is told of the body: its hash, or how it comes.
+
+    A client that leaves signing to others may not say. If it announces a trailer, its body comes in chunks: told
+    otherwise, S3 would refuse it, or others would store the chunks' frames among the data.
+    """
+    said = headers.get("x-amz-content-sha256") or (_STREAMED if "x-amz-trailer" in headers else UNSIGNED)
+    if said not in (UNSIGNED, _STREAMED) and not _HASH.fullmatch(said):
+        raise NotSigned(f"a body that is signed in parts ({said[:60]}) is not signed remotely; send it unsigned")
+    encodings = {one.strip().lower() for one in headers.get("content-encoding", "").split(",")}
+    if "aws-chunked" in encodings and said != _STREAMED:
+        raise NotSigned(f"a body in chunks (aws-chunked) is not {said[:60]}; send it whole, or with a trailer")
+    return said
 
 
 def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import boto3
 import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
 
 from lakepact.catalog.errors import BadRequest, Refusal
 from lakepact.errors import InvalidRequest
@@ -242,6 +246,44 @@ def test_a_body_signed_in_parts_is_refused_and_one_with_a_trailer_is_not() -> No
 
 
 # --- many deletions ---
+
+
+def test_the_body_of_a_client_of_botocore_is_signed_as_it_comes() -> None:
+    """PyIceberg lets botocore make its requests unsigned, and has them signed before they are sent."""
+    s3 = boto3.client("s3", region_name="eu-central-1", config=Config(signature_version=UNSIGNED))
+    seen: list[ToSign] = []
+
+    class NotSent(Exception):
+        pass
+
+    def sign(request: Any, **_: Any) -> None:
+        headers = {name: value if isinstance(value, str) else value.decode() for name, value in request.headers.items()}
+        asked = {name: [value] for name, value in headers.items()}
+        body = {"method": request.method, "region": "eu-central-1", "uri": request.url, "headers": asked}
+        seen.append(to_sign(parse_sign_request(body), WRITER, AMAZON))
+        raise NotSent
+
+    s3.meta.events.register_last("before-sign.s3", sign)
+    own = {"Bucket": "lake", "Key": "wh/db/t-1/data/a"}
+    calls: list[Callable[[], object]] = [
+        lambda: s3.put_object(**own, Body=b"PAR1"),
+        lambda: s3.upload_part(**own, UploadId="u", PartNumber=1, Body=b"PAR1"),
+        lambda: s3.get_object(**own),
+    ]
+    for call in calls:
+        with pytest.raises(NotSent):
+            call()
+    put, part, get = seen
+    for one in (put, part):
+        assert one.signed["x-amz-trailer"] == "x-amz-checksum-crc32" and one.signed["content-encoding"] == "aws-chunked"
+        assert one.payload_hash == one.signed["x-amz-content-sha256"] == "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+    assert get.payload_hash == "UNSIGNED-PAYLOAD"
+
+
+@pytest.mark.parametrize("said", ["", "UNSIGNED-PAYLOAD", "0" * 64])
+def test_a_body_in_chunks_is_not_signed_as_a_whole_one(said: str) -> None:
+    with pytest.raises(NotSigned, match="in chunks"):
+        checked("PUT", FILE, content_encoding="gzip, aws-chunked", x_amz_content_sha256=said)
 
 
 def deletion(*keys: str, more: str = "") -> str:
