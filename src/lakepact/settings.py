@@ -140,6 +140,8 @@ class StorageCredentials(BaseModel):
     """S3: the ARNs of the keys that encrypt the bucket."""
     remote_signing: bool = False
     """S3: whether requests are signed one by one, for clients that ask for it."""
+    unsafe_sign_with_server_keys: bool = False
+    """S3: whether to sign without `role_arn` at an endpoint not of Amazon's, which must refuse unsigned headers."""
     sts_endpoint: str | None = None
     """Where short-lived credentials are to be had, if not at the cloud's usual address."""
     client_endpoint: str | None = None

@@ -55,7 +55,7 @@ def guard(shared_guard: Guard) -> Iterator[Guard]:
 def opened(guard: Guard, tmp_path: Path) -> Opened:
     @asynccontextmanager
     async def open_(**credentials: Any) -> AsyncIterator[Wire]:
-        given = {"role_arn": ROLE, "sts_endpoint": guard.url, **credentials}
+        given = {"role_arn": ROLE, "sts_endpoint": guard.url, "unsafe_sign_with_server_keys": True, **credentials}
         async with Wire.opened(
             tmp_path,
             warehouse=f"s3://{guard.bucket}/{tmp_path.name}",

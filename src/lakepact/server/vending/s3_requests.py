@@ -124,6 +124,13 @@ class Endpoint:
 
     url: str | None
 
+    @property
+    def is_amazon(self) -> bool:
+        if self.url is None:
+            return True
+        own = urlsplit(self.url)
+        return own.scheme == "https" and _AMAZON_HOST.fullmatch(without_port("https", own.netloc)) is not None
+
     def below(self, scheme: str, host: str, path: str, bucket: str) -> tuple[str, str]:
         """The path in two parts: what names the bucket, if it does, and what is in it. Others are refused."""
         base = ""
