@@ -33,6 +33,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from lakepact.apart import check_apart
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
 
@@ -141,6 +142,8 @@ class StorageCredentials(BaseModel):
     """S3: the ARNs of the keys that encrypt the bucket."""
     remote_signing: bool = False
     """S3: whether requests are signed one by one, for clients that ask for it."""
+    unsafe_sign_with_server_keys: bool = False
+    """S3: whether to sign without `role_arn` at an endpoint not of Amazon's, which must refuse unsigned headers."""
     sts_endpoint: str | None = None
     """Where short-lived credentials are to be had, if not at the cloud's usual address."""
     client_endpoint: str | None = None
@@ -555,6 +558,17 @@ class Settings(BaseSettings):
     def _has_a_key(self) -> Self:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: the certificate's file, and its key's")
+        return self
+
+    @model_validator(mode="after")
+    def _lie_apart(self) -> Self:
+        try:
+            check_apart(
+                (self.store, self.store_options),
+                {name: (place.url, place.options) for name, place in self.places().items()},
+            )
+        except InvalidSetting as error:
+            raise ValueError(str(error)) from None
         return self
 
     @model_validator(mode="before")

@@ -3,7 +3,8 @@
 moto checks signatures and a role's own policies if asked to, but neither resources, nor conditions, nor session
 policies. So every request passes through here first. The guard knows one pair of keys that may do everything, and every
 pair that STS has given out with the policy it was asked for with; it computes each signature anew with botocore, and
-evaluates the policy (`Allow`, `Action`, `Resource`, `StringLike` on `s3:prefix`; anything else in one is an error).
+evaluates the policy (`Allow` and `Deny`, `Action`, `Resource`, `StringLike` on `s3:prefix`; anything else in one is an
+error).
 """
 
 from __future__ import annotations
@@ -158,8 +159,9 @@ class Guard:
 
 def allows(policy: Mapping[str, Any], action: str, resource: str, prefix: str | None = None) -> bool:
     """Whether a policy lets this happen. What this evaluator does not know is an error, never a yes."""
+    allowed = False
     for statement in policy["Statement"]:
-        assert statement.keys() <= _KNOWN_FIELDS and statement["Effect"] == "Allow", statement
+        assert statement.keys() <= _KNOWN_FIELDS and statement["Effect"] in ("Allow", "Deny"), statement
         condition = statement.get("Condition", {})
         assert condition.keys() <= {"StringLike"} and condition.get("StringLike", {}).keys() <= {"s3:prefix"}, condition
         prefixes = condition.get("StringLike", {}).get("s3:prefix")
@@ -168,8 +170,10 @@ def allows(policy: Mapping[str, Any], action: str, resource: str, prefix: str | 
             and any(_like(one, resource) for one in _many(statement["Resource"]))
             and (prefixes is None or (prefix is not None and any(_like(one, prefix) for one in _many(prefixes))))
         ):
-            return True
-    return False
+            if statement["Effect"] == "Deny":
+                return False
+            allowed = True
+    return allowed
 
 
 def _asks(raw: web.Request, body: bytes) -> Iterator[tuple[str, str, str | None]]:

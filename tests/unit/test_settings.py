@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,4 +215,47 @@ def test_a_variable_that_is_almost_a_setting_is_refused(name: str, monkeypatch: 
 )
 def test_variables_of_others_are_none_of_our_business(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"LAKEPACT_{name}", "x")
+    Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("store", "first", "second", "says"),
+    [
+        ("memory://", {"url": "s3://lake/wh"}, {"url": "s3://lake/wh/sub", "account": "b"}, "other lies inside of"),
+        ("memory://", {"url": "s3://lake/wh/sub"}, {"url": "s3://lake"}, "main lies inside of warehouse other"),
+        ("memory://", {"url": "gs://lake/wh"}, {"url": "gs://lake/wh/"}, "at the same place"),
+        ("memory://", {"url": "file:///a/b"}, {"url": "file:///a/x/../b/c"}, "other lies inside of"),
+        (
+            "memory://",
+            {"url": "abfss://c@company.dfs.core.windows.net/wh"},
+            {"url": "az://c/wh/x", "options": {"account_name": "company"}},
+            "other lies inside of",
+        ),
+        (
+            "s3://lake/wh/store",
+            {"url": "s3://lake/wh"},
+            {"url": "s3://other"},
+            "the store lies inside of warehouse main",
+        ),
+        ("file:///a/b", {"url": "file:///c"}, {"url": "file:///a/b"}, "the store lies inside of warehouse other"),
+        ("sqlite:////a/b/lake.db", {"url": "file:///a"}, {"url": "file:///c"}, "the store lies inside of"),
+    ],
+)
+def test_t_tenant_5_places_that_lie_one_inside_the_other_are_refused(
+    store: str, first: dict[str, Any], second: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=says):
+        Settings.load(store=store, default_warehouse="main", warehouses={"main": first, "other": second})
+
+
+def test_places_beside_each_other_are_fine() -> None:
+    at = {"endpoint": "http://one:9000"}, {"endpoint": "http://two:9000"}
+    for store, first, second in (
+        ("s3://lake/store", {"url": "s3://lake/wh"}, {"url": "s3://lake/wh2"}),
+        ("memory://", {"url": "memory://"}, {"url": "memory://"}),
+        ("postgresql://u@h/d", {"url": "s3://lake/wh", "options": at[0]}, {"url": "s3://lake/wh", "options": at[1]}),
+        # A warehouse in the store's folder reaches none of its documents.
+        ("file:///a", {"url": "file:///a/warehouse"}, {"url": "file:///a/other"}),
+    ):
+        Settings.load(store=store, default_warehouse="main", warehouses={"main": first, "other": second})
     Settings.load()

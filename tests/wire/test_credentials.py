@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import boto3
+import orjson
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from lakepact.catalog.pointers import DIGEST
+from lakepact.kernel.model import Transaction, Write
 from lakepact.server.http import Request
 from lakepact.server.vending import Right
 from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
-from tests.wire.people import Person, house, on_table
+from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.world import SCHEMA, Json, Wire, creation, new_key, segment, set_properties
 
 VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
@@ -50,7 +55,7 @@ def guard(shared_guard: Guard) -> Iterator[Guard]:
 def opened(guard: Guard, tmp_path: Path) -> Opened:
     @asynccontextmanager
     async def open_(**credentials: Any) -> AsyncIterator[Wire]:
-        given = {"role_arn": ROLE, "sts_endpoint": guard.url, **credentials}
+        given = {"role_arn": ROLE, "sts_endpoint": guard.url, "unsafe_sign_with_server_keys": True, **credentials}
         async with Wire.opened(
             tmp_path,
             warehouse=f"s3://{guard.bucket}/{tmp_path.name}",
@@ -303,14 +308,11 @@ async def test_t_vend_3_credentials_go_as_far_as_the_rights_of_who_asks_and_end_
 async def test_t_vend_4_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
     root = lake.settings.warehouse
     inner = await lake.table("inner", location=f"{root}/shared/deep/inner")
-    for name, location in (("outer", f"{root}/shared"), ("below", f"{root}/shared/deep/inner/x")):
-        answer = await lake.post(
-            "/namespaces/db/tables", {"name": name, "schema": SCHEMA, "location": location}, headers=VENDED
-        )
-        assert answer.status == 200 and "storage-credentials" not in answer.json()
-        refused = await lake.get(f"/namespaces/db/tables/{name}/credentials")
-        assert refused.refusal == (403, "ForbiddenException")
-        assert "inner" in refused.error["message"] or "shared" in refused.error["message"]
+    outer = {"name": "outer", "schema": SCHEMA, "location": f"{root}/shared"}
+    answer = await lake.post("/namespaces/db/tables", outer, headers=VENDED)
+    assert answer.status == 200 and "storage-credentials" not in answer.json()
+    refused = await lake.get("/namespaces/db/tables/outer/credentials")
+    assert refused.refusal == (403, "ForbiddenException") and "inner" in refused.error["message"]
     # And nobody gets to a table's files by staging another one in its place.
     for location in (inner["metadata"]["location"], (await lake.table("own"))["metadata"]["location"]):
         staged = await lake.post(
@@ -348,6 +350,107 @@ async def test_t_vend_4_nobody_can_put_a_table_below_anothers_folder_or_make_a_n
     assert not victim.json()["metadata"]["location"].startswith(thief.json()["metadata"]["location"] + "/")
 
 
+async def test_t_vend_4_nothing_comes_to_lie_in_a_folder_that_somebody_has_credentials_for(
+    guard: Guard, tmp_path: Path
+) -> None:
+    given: Json = {
+        "warehouse": f"s3://{guard.bucket}/{tmp_path.name}",
+        "warehouse_options": guard.options(),
+        "warehouse_credentials": {"role_arn": ROLE, "sts_endpoint": guard.url},
+    }
+    async with house(tmp_path, **given) as people:
+        root, ann, bob = people.root, people.ann, people.bob
+        await root.namespace()
+        await root.namespace("sales")
+        place = f"{given['warehouse']}/sales"
+        await root.table("legacy", location=place)
+        await root.grant("user:ann", "read", **on_table("legacy"))
+        await root.grant("user:bob", "manage", **on_namespace("sales"))
+        assert (await ann.get("/namespaces/db/tables/legacy/credentials")).status == 200
+        # The catalog's own choice would be a place in Ann's folder.
+        refused = await bob.create("orders", "sales")
+        assert refused.refusal == (400, "BadRequestException") and f"lies in {place}" in refused.error["message"]
+        assert (await root.create("inner", location=f"{place}/deep/inner")).status == 400
+        moved = await root.commit([{"action": "set-location", "location": f"{place}/x"}], name="legacy")
+        assert moved.status == 200
+        await root.table("other")
+        into = [{"action": "set-location", "location": f"{place}/x/y"}]
+        assert (await root.commit(into, name="other")).refusal == (400, "BadRequestException")
+        # And once that table has gone elsewhere, the place is anybody's again.
+        assert (await bob.create("orders", "sales")).status == 200
+        assert (await ann.get("/namespaces/db/tables/legacy/credentials")).status == 200
+
+
+async def test_t_vend_4_two_that_take_places_one_inside_the_other_at_once_do_not_both_get_credentials(
+    lake: Wire,
+) -> None:
+    places = {"outer": f"{lake.settings.warehouse}/both", "inner": f"{lake.settings.warehouse}/both/inner"}
+    made = await asyncio.gather(*(lake.create(name, location=place) for name, place in places.items()))
+    if made[1].status == 200:
+        assert (await lake.get("/namespaces/db/tables/outer/credentials")).status in (403, 404)
+    else:
+        assert made[0].status == 200 and made[1].refusal == (400, "BadRequestException")
+
+
+async def test_t_vend_4_a_table_in_the_place_of_another_gets_nothing_that_was_made_for_that(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen/t"
+    own = (await lake.table("own"))["metadata"]["location"]
+    await lake.table("t", location=place)
+    for name in ("t", "own"):
+        assert (await lake.get(f"/namespaces/db/tables/{name}/credentials")).status == 200
+    for location in (own, place):
+        staged = {"name": "thief", "schema": SCHEMA, "location": location, "stage-create": True}
+        answer = await lake.post("/namespaces/db/tables", staged, headers=VENDED)
+        assert "storage-credentials" not in answer.json()
+    assert (await lake.delete(T)).status == 204
+    await lake.table("t", location=place)
+    # What the first one has left behind lies there still.
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+
+
+async def test_t_vend_4_a_table_does_not_come_back_around_others_that_came_meanwhile(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+
+    async def move(location: str) -> Any:
+        return await lake.commit([{"action": "set-location", "location": location}])
+
+    await lake.table("t", location=place)
+    assert (await lake.get(f"{T}/credentials")).status == 200
+    assert (await move(f"{lake.settings.warehouse}/elsewhere")).status == 200
+    await lake.table("inner", location=f"{place}/inner")
+    assert (await move(place)).refusal == (400, "BadRequestException")
+    assert (await move(f"{lake.settings.warehouse}/third")).status == 200
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+async def test_t_vend_4_what_a_transaction_makes_in_a_folder_that_was_taken_meanwhile_is_not_published(
+    lake: Wire, isolation: str
+) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    begun = (await lake.post("/transactions", json={"isolation": isolation})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = {"name": "inner", "schema": SCHEMA, "location": f"{place}/inner"}
+    assert (await lake.client.send("POST", inside, json=made)).status == 200
+    await lake.table("t", location=place)
+    published = await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})
+    assert published.refusal == (409, "CommitFailedException"), published.body
+    assert (await lake.get("/namespaces/db/tables/inner")).status == 404
+
+
+async def test_t_vend_4_what_was_given_inside_a_transaction_is_not_for_those_who_come_after_it(
+    lake: Wire, guard: Guard
+) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    begun = (await lake.post("/transactions", json={})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = await lake.client.send("POST", inside, json={"name": "t", "schema": SCHEMA, "location": place})
+    assert made.status == 200
+    assert (await lake.client.send("GET", f"{inside}/t/credentials")).status == 200
+    await lake.table("inner", location=f"{place}/inner")
+    assert (await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})).status == 200
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+
+
 async def test_t_vend_5_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
     await lake.table("t", location=f"{lake.settings.warehouse}/*")
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
@@ -363,6 +466,127 @@ async def test_t_vend_4_a_table_that_writes_outside_of_its_location_gets_no_cred
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
     refused = await lake.get(f"{T}/credentials")
     assert refused.refusal == (403, "ForbiddenException") and "write.data.path" in refused.error["message"]
+
+
+# --- metadata files are the catalog's ---
+
+
+def owner_of(guard: Guard) -> Any:
+    """S3 with the keys to everything: as somebody who got at a metadata file by whatever way."""
+    config = {
+        "client.region": REGION,
+        "s3.access-key-id": s3_guarded.ROOT_KEY,
+        "s3.secret-access-key": s3_guarded.ROOT_SECRET,
+    }
+    return client_of(guard, {**config, "s3.session-token": None})
+
+
+def altered(guard: Guard, table: Json, **fields: Any) -> None:
+    """Replace the table's metadata file by one that says something else."""
+    key = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
+    owner_of(guard).put_object(Bucket=guard.bucket, Key=key, Body=json.dumps({**table["metadata"], **fields}).encode())
+
+
+async def test_t_vend_9_what_writers_are_given_does_not_write_metadata_files(opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table = await lake.table()
+        client = client_of(guard, (await lake.get(T, headers=VENDED)).json()["config"])
+        current = table["metadata-location"].removeprefix(f"s3://{guard.bucket}/")
+        for key in (current, f"{folder_of(table)}/data/00009-x.gz.metadata.json"):
+            denied(partial(client.put_object, Bucket=guard.bucket, Key=key, Body=b"{}"))
+            denied(partial(client.create_multipart_upload, Bucket=guard.bucket, Key=key))
+            for method, query in (("PUT", ""), ("POST", "?uploads"), ("PUT", "?partNumber=1&uploadId=u")):
+                asked = to_sign(method, f"{guard.url}/{guard.bucket}/{key}{query}")
+                assert (await lake.post(f"{T}/sign", asked)).refusal == (403, "ForbiddenException")
+        assert (await lake.post(f"{T}/sign", to_sign("GET", f"{guard.url}/{guard.bucket}/{current}"))).status == 200
+
+
+@pytest.mark.parametrize("role", [ROLE, None])
+async def test_t_vend_9_an_altered_metadata_file_opens_nobody_elses_folder(
+    opened: Opened, guard: Guard, role: str | None
+) -> None:
+    signing = {"role_arn": role, "remote_signing": True}
+    async with opened(**signing) as lake:
+        await lake.namespace("hr-data")
+        table = await lake.table("t")
+        victim = await lake.table("secret", "hr-data")
+        root = lake.settings.warehouse
+    other = victim["metadata"]
+    forgeries: list[Json] = [
+        {"location": other["location"], "table-uuid": other["table-uuid"]},
+        {"location": other["location"]},
+        {"location": f"{root}/hr-data", "table-uuid": "data"},
+        {"properties": {"write.data.path": other["location"]}},
+        {"last-updated-ms": table["metadata"]["last-updated-ms"] + 1},
+    ]
+    reading = to_sign("GET", victim["metadata-location"].replace("s3://", f"{guard.url}/"))
+    for forged in forgeries:
+        altered(guard, table, **forged)
+        # Another process, which has not read the file yet.
+        async with opened(**signing) as lake:
+            lake.damaged.add("db.t")
+            for answer in (
+                await lake.get(T, headers=VENDED),
+                await lake.get(f"{T}/credentials"),
+                await lake.post(f"{T}/sign", reading),
+                await lake.commit([set_properties(a="b")]),
+            ):
+                assert answer.status in ((500, 406) if role is None else (500,)), (forged, answer.body)
+                assert "was altered" in answer.error["message"] or answer.status == 406
+                assert b"s3.secret" not in answer.body and b"Signature" not in answer.body
+    assert guard.assumed == []
+    owner_of(guard).put_object(
+        Bucket=guard.bucket,
+        Key=table["metadata-location"].removeprefix(f"s3://{guard.bucket}/"),
+        Body=orjson.dumps(table["metadata"]),
+    )
+    async with opened(**signing) as lake:
+        assert (await lake.get(T)).status == 200
+
+
+async def test_t_vend_9_a_repeated_creation_does_not_trust_an_altered_file(opened: Opened, guard: Guard) -> None:
+    key, body = new_key(), {"name": "t", "schema": SCHEMA}
+    async with opened() as lake:
+        victim = await lake.table("secret")
+        table = (await lake.post("/namespaces/db/tables", body, headers={"Idempotency-Key": key})).json()
+    altered(guard, table, location=victim["metadata"]["location"])
+    async with opened() as lake:
+        lake.damaged.add("db.t")
+        again = await lake.post("/namespaces/db/tables", body, headers={"Idempotency-Key": key, **VENDED})
+        assert again.status == 504 and b"s3.secret" not in again.body, again.body
+    assert guard.assumed == []
+
+
+async def test_t_vend_9_what_an_older_release_pointed_to_is_compared_with_the_catalog_too(
+    opened: Opened, guard: Guard
+) -> None:
+    async with opened() as lake:
+        table, victim = await lake.table(), await lake.table("secret")
+        await without_digest(lake, table["metadata"]["table-uuid"])
+    for forged in ({"location": victim["metadata"]["location"]}, {"table-uuid": victim["metadata"]["table-uuid"]}):
+        altered(guard, table, **forged)
+        async with opened() as lake:
+            lake.damaged.add("db.t")
+            for answer in (await lake.get(T, headers=VENDED), await lake.get(f"{T}/credentials")):
+                assert answer.status == 500 and "was altered" in answer.error["message"]
+    # Where a table writes can be a reason to give nothing, and never one to give more.
+    altered(guard, table, properties={"write.data.path": victim["metadata"]["location"]})
+    async with opened() as lake:
+        assert (await lake.get(f"{T}/credentials")).status == 403
+    altered(guard, table)
+    async with opened() as lake:
+        [credential] = (await lake.get(f"{T}/credentials")).json()["storage-credentials"]
+        assert credential["prefix"] == f"{table['metadata']['location']}/"
+
+
+async def without_digest(lake: Wire, uuid: str) -> None:
+    """The pointer as a release has left it that knew no digests."""
+    assert lake.service is not None
+    parts = lake.service.catalogs["main"].parts
+    key = parts.keys.table(uuid)
+    cell = (await parts.store.read([key]))[key]
+    value = {name: field for name, field in (cell.value or {}).items() if name != DIGEST}
+    await parts.store.commit(Transaction(parts.new_id(), "", (Write(key, cell.revision, value),), answer={}))
 
 
 # --- how often, and what if not ---

@@ -24,6 +24,7 @@ from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Reads, missing
 from lakepact.catalog.namespaces import NotMarked, check_namespace
 from lakepact.catalog.operations import CatalogSettings, Operations, Parts
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pins import Removals, SparingPinned, check_nobody_came, in_use, removes_snapshots
 from lakepact.catalog.pointers import Kind, Pointer, scope_of
 from lakepact.catalog.reachable import ALIVE, Reachable, ReachablePage
@@ -99,7 +100,14 @@ class Catalog(Operations):
         super().__init__(parts, MainCells(store), worker)
         self.transactions = Transactions(parts, mark=self._mark, on_committed=self._after_commit)
         self.dropped = Dropped(
-            parts.keys, warehouse, self._names, self._namespaces, files, self._cells, settings.max_page
+            parts.keys,
+            warehouse,
+            self._names,
+            self._namespaces,
+            files,
+            Folders(parts),
+            self._cells,
+            settings.max_page,
         )
 
     # --- who may do what: outside of all transactions ---

@@ -1,8 +1,9 @@
 """What must hold at the instant at which a transaction is published, whether or not the transaction has read it.
 
-Under snapshot isolation what was read may have moved. But what is created needs a namespace that stays and an id that
-nothing else has; what is dropped must not be protected, and leaves neither a child nor a grant behind. All of it is
-looked at when it is published, and becomes a dependency of the commit: if it moves in between, it is looked at again.
+Under snapshot isolation what was read may have moved. But what is created needs a namespace that stays, an id that
+nothing else has and a folder that is in nobody's; what is dropped must not be protected, and leaves neither a child nor
+a grant behind. All of it is looked at when it is published, and becomes a dependency of the commit: if it moves in
+between, it is looked at again.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from lakepact.catalog.ids import beside
 from lakepact.catalog.keys import family_of, last_segment, namespace_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
+from lakepact.catalog.overlaps import inside_of_another, keys_above
 from lakepact.catalog.pointers import FAMILIES, Pointer
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Transaction, Write
+from lakepact.kernel.model import Cell, Transaction, Value, Write
 
 Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
 
@@ -45,7 +47,10 @@ class Conditions:
         new = [key for key in created if writes[key].revision == 0 and family_of(key) in _POINTERS]
         said = {keys.governance(last_segment(key)): key for key in dropped if family_of(key) in _POINTERS}
         held = {grants.holding(Scope.namespace(namespace_of(key))) for key in namespaces}
-        wanted = [key for key in (*parents, *beside(keys, new), *said, *held) if key not in writes and key not in reads]
+        places = [writes[key].value or {} for key in created if family_of(key) == "locations"]
+        above = {key for place in places for key in keys_above(self._parts, place["location"])}
+        looked = (*parents, *beside(keys, new), *above, *said, *held)
+        wanted = [key for key in looked if key not in writes and key not in reads]
         found = await self._parts.store.read(wanted) if wanted else {}
         for key, cell in found.items():
             if key in parents:
@@ -56,6 +61,8 @@ class Conditions:
             elif key in held:
                 for namespace in namespaces:
                     refuse_granted(namespace_of(namespace), cell)
+            elif key in above:
+                _refuse_inside(cell, [place for place in places if key in keys_above(self._parts, place["location"])])
             elif cell.exists:
                 raise CommitFailed(f"the uuid {last_segment(key)} was given to another table or view meanwhile")
             reads[key] = cell.revision
@@ -89,6 +96,12 @@ def _stay(namespace: Cell, writes: dict[Key, Write], reads: dict[Key, int]) -> N
         writes[namespace.key] = Write(namespace.key, namespace.revision, without_mark(namespace))
     else:
         reads[namespace.key] = namespace.revision
+
+
+def _refuse_inside(folder: Cell, places: Sequence[Value]) -> None:
+    for place in places:
+        if folder.value is not None and folder.value["id"] != place["id"]:
+            raise CommitFailed(str(inside_of_another(place["location"], folder.value["location"])))
 
 
 def _refuse_protected(governance: Cell, note: Write) -> None:

@@ -28,6 +28,7 @@ from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_o
 from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.operations import Parts
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import Tables, already_exists
 from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, replay
@@ -119,7 +120,7 @@ class DeltaImport:
         self._cells = MainCells(parts.store)
         self._names = Names(parts.keys)
         self._namespaces = Namespaces(parts.keys, parts.warehouse, self._cells)
-        self._tables = Tables(parts.keys, parts.warehouse, self._names, self._namespaces, parts.files)
+        self._tables = Tables(parts.keys, parts.warehouse, self._names, self._namespaces, parts.files, Folders(parts))
         self._most_actions = most_actions
         self._most_versions = most_versions
 

@@ -23,6 +23,7 @@ from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, Reads
 from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import already_exists
 from lakepact.catalog.warehouse import Warehouse
@@ -99,6 +100,7 @@ class Dropped:
         names: Names,
         namespaces: Namespaces,
         files: MetadataFiles,
+        folders: Folders,
         cells: Cells,
         max_page: int,
     ) -> None:
@@ -107,6 +109,7 @@ class Dropped:
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
         self._cells = cells
         self._max_page = max_page
 
@@ -184,6 +187,8 @@ class Dropped:
         key = self._location(pointer)
         owner = await draft.current(key)
         if owner is None:
+            await self._folders.check(draft, pointer)
+            await self._folders.check_again(pointer)
             draft.write(key, {"id": pointer.id, "location": pointer.location})
         elif owner["id"] != pointer.id:
             raise AlreadyExists(
@@ -194,10 +199,8 @@ class Dropped:
     async def _check_readable(self, pointer: Pointer) -> None:
         """A name that leads to nothing would be worse than no name."""
         match pointer.kind:
-            case Kind.TABLE:
-                await self._files.table(pointer.metadata_location)
-            case Kind.VIEW:
-                await self._files.view(pointer.metadata_location)
+            case Kind.TABLE | Kind.VIEW:
+                await self._files.of(pointer)
             case Kind.DELTA:
                 # Its rows are compared in the step that brings it back.
                 pass

@@ -2,11 +2,15 @@
 
 A metadata file never changes, so what was read once is right for ever. It is kept as bytes, to be spliced into answers,
 and as the parsed document, to be folded over; both are bounded. The parsed document is shared: nobody changes it.
+
+Whoever may write a table's files may reach its metadata files too. So a pointer says what its file is known by, and a
+file that is another is not taken for it (`of`). What is at hand has its digest beside it: comparing costs nothing.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +20,7 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.errors import NotFound
+from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import Unreadable
 from lakepact.iceberg import metadata as tables
@@ -41,6 +46,9 @@ class MetadataFile:
     """The JSON, not compressed."""
 
     document: JsonObject
+    digest: str
+    """Of the JSON, as the pointer to it says it."""
+
     referenced: bytes | None = None
     """The JSON with only the snapshots that a branch or tag names, once somebody has asked for it."""
 
@@ -83,6 +91,18 @@ class MetadataFiles:
     async def view(self, location: str, *, look: bool = True) -> MetadataFile:
         return await self._load(location, views.read_view, look=look)
 
+    async def of(self, pointer: Pointer) -> MetadataFile:
+        """The file that this pointer means. Another one in its place is refused."""
+        load = self.view if pointer.kind is Kind.VIEW else self.table
+        file = await load(pointer.metadata_location)
+        try:
+            check_unaltered(file, pointer)
+        except Unreadable:
+            # Somebody may put the right one back.
+            self._forget(file.location)
+            raise
+        return file
+
     async def raw(self, location: str) -> bytes:
         """The JSON of a file that has not been checked yet."""
         data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
@@ -90,14 +110,13 @@ class MetadataFiles:
             raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
         return _decompressed(location, data)
 
-    async def write(self, location: str, document: JsonObject) -> bool:
+    async def write(self, location: str, text: bytes, document: JsonObject) -> bool:
         """Write a new version, durable on return. False if another version is there under this very name."""
-        text = orjson.dumps(document)
         data = gzip.compress(text, mtime=0) if has_gzip_name(location) else text
         name = self._warehouse.blob_name(location)
         if not await self._blobs.put(name, data):
             return False
-        self._remember(MetadataFile(location, name, text, document))
+        self._remember(MetadataFile(location, name, text, document, digest_of(text)))
         return True
 
     async def delete(self, location: str) -> None:
@@ -126,7 +145,7 @@ class MetadataFiles:
                 f"metadata file {location} is damaged: {error}. Nothing was changed. Restore the file from a backup, "
                 f"or register an older version of the table"
             ) from error
-        found = MetadataFile(location, self._warehouse.blob_name(location), text, document)
+        found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest_of(text))
         self._remember(found)
         return found
 
@@ -144,6 +163,37 @@ class MetadataFiles:
         old = self._cached.pop(location, None)
         if old is not None:
             self._held_bytes -= _weight(old)
+
+
+def digest_of(text: bytes) -> str:
+    """What a metadata file is known by: the SHA-256 of its JSON, not compressed."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def check_unaltered(file: MetadataFile, pointer: Pointer) -> None:
+    """Raises `Unreadable` if this is not the file that the pointer was made for.
+
+    A pointer of an older release has no digest. Whose table it is and where it lies must hold for those too: that is
+    what its rights and its credentials go by.
+    """
+    check_digest(file, pointer.digest)
+    uuid = "view-uuid" if pointer.kind is Kind.VIEW else "table-uuid"
+    for name, known in ((uuid, pointer.id), ("location", pointer.location)):
+        if file.document.get(name) != known:
+            raise _altered(file, f"its {name} is another than {known}")
+
+
+def check_digest(file: MetadataFile, digest: str | None) -> None:
+    """The same for whoever knows only what the file is known by. None: nobody said."""
+    if digest is not None and digest != file.digest:
+        raise _altered(file, "its content is another")
+
+
+def _altered(file: MetadataFile, what: str) -> Unreadable:
+    return Unreadable(
+        f"metadata file {file.location} was altered after the catalog took it: {what}. Nothing was changed. Restore "
+        f"the file from a backup, or register an older version of the table; and see who can write there"
+    )
 
 
 def _weight(file: MetadataFile) -> int:

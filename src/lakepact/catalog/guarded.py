@@ -70,12 +70,16 @@ class GuardedOperations(Operations):
     def settings(self) -> CatalogSettings:
         return self._inner.settings
 
-    async def may_write(self, identifier: Identifier, table_id: str | None) -> bool:
+    @property
+    def open_transaction(self) -> TransactionId | None:
+        return self._inner.open_transaction
+
+    async def may_write(self, identifier: Identifier, table_id: str) -> bool:
         rights, namespace = self._judged or ((await self._guard.now(self._inner)).rights, identifier.namespace)
-        role = rights.on_thing(namespace, Scope.thing(FAMILIES[Kind.TABLE], table_id or ""))
+        role = rights.on_thing(namespace, Scope.thing(FAMILIES[Kind.TABLE], table_id))
         return role is not None and role >= Role.WRITE
 
-    async def overlapping(self, location: str, table_id: str | None) -> str | None:
+    async def overlapping(self, location: str, table_id: str) -> str | None:
         """Whether there is one, but not which: it may be one that whoever asks may not know of."""
         return None if await self._inner.overlapping(location, table_id) is None else ""
 
@@ -423,6 +427,9 @@ class GuardedOperations(Operations):
         )
 
     # --- files, of what was seen or changed just now ---
+
+    async def file_of(self, pointer: Pointer) -> MetadataFile:
+        return await self._inner.file_of(pointer)
 
     async def table_file(self, location: str) -> MetadataFile:
         return await self._inner.table_file(location)

@@ -253,7 +253,7 @@ class EditCheck(PlanCheck):
             for pointer, before in changed:
                 if before is None or edit.target not in (pointer.identifier, pointer.id):
                     continue
-                base = (await parts.files.table(before.metadata_location)).document
+                base = (await parts.files.of(before)).document
                 after = documents.get(pointer.metadata_location) or parsed(
                     pointer.metadata_location, await parts.files.raw(pointer.metadata_location)
                 )

@@ -26,8 +26,8 @@ def beside(keys: Keys, pointers: Iterable[Key]) -> list[Key]:
     return [one for key in pointers for one in cells_of(keys, last_segment(key)) if one != key]
 
 
-async def claim_id(draft: Draft, keys: Keys, pointer: Pointer) -> None:
-    """Write name and pointer of something that was not there, if nothing else has its id."""
+async def claim_id(draft: Draft, keys: Keys, pointer: Pointer) -> bool:
+    """Write name and pointer of something that was not there, if nothing else has its id. Whether it comes back."""
     cells, name = cells_of(keys, pointer.id), keys.name(pointer.identifier)
     await draft.read(*cells, name)
     *pointers, dropped = cells
@@ -35,7 +35,8 @@ async def claim_id(draft: Draft, keys: Keys, pointer: Pointer) -> None:
         # As this draft leaves it: two creations of one transaction may ask for the same uuid.
         if (there := await draft.current(key)) is not None:
             raise _taken(pointer, Pointer.from_json(there))
-    if (note := await draft.current(dropped)) is not None:
+    note = await draft.current(dropped)
+    if note is not None:
         _check_may_come_back(pointer, note)
         # It is back. A note that it was dropped, perhaps with its files to be purged, must not outlive that.
         draft.write(dropped, None)
@@ -44,6 +45,7 @@ async def claim_id(draft: Draft, keys: Keys, pointer: Pointer) -> None:
         draft.depend_on(key)
     draft.write(name, {"kind": pointer.kind, "id": pointer.id})
     draft.write(keys.of_any_kind(pointer.id)[FAMILIES[pointer.kind]], pointer.to_json())
+    return note is not None
 
 
 def _taken(pointer: Pointer, there: Pointer) -> AlreadyExists:

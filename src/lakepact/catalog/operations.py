@@ -17,14 +17,14 @@ from lakepact.catalog.delta_conflicts import log_conflicts
 from lakepact.catalog.delta_steps import DeltaStep
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit, DeltaTable, DeltaTables
 from lakepact.catalog.errors import AnswerLost, BadRequest, CommitFailed, Refusal, Unsupported
-from lakepact.catalog.files import MetadataFile, MetadataFiles
+from lakepact.catalog.files import MetadataFile, MetadataFiles, check_digest
 from lakepact.catalog.grants import Grants
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.listing import Listing, Page, Visible
 from lakepact.catalog.names import Names, Reads, TableAt, all_there, missing
 from lakepact.catalog.namespaces import Namespaces, check_namespace
-from lakepact.catalog.overlaps import overlapping
-from lakepact.catalog.pointers import Kind, Pointer
+from lakepact.catalog.overlaps import Folders, overlapping
+from lakepact.catalog.pointers import DIGEST, Kind, Pointer
 from lakepact.catalog.tables import Tables
 from lakepact.catalog.views import Views
 from lakepact.catalog.warehouse import Warehouse
@@ -117,7 +117,7 @@ class Operations:
         self._names = Names(parts.keys)
         self._listing = Listing(parts.keys, cells, parts.settings.max_page)
         self._namespaces = Namespaces(parts.keys, parts.warehouse, cells)
-        plans = (parts.keys, parts.warehouse, self._names, self._namespaces, parts.files)
+        plans = (parts.keys, parts.warehouse, self._names, self._namespaces, parts.files, Folders(parts))
         self._tables = Tables(*plans)
         self._views = Views(*plans)
         self._delta = DeltaTables(
@@ -150,11 +150,16 @@ class Operations:
         """What whoever asks may do with this table or view, at the most. None: it does not exist for them."""
         return Role.MANAGE
 
-    async def may_write(self, identifier: Identifier, table_id: str | None) -> bool:
+    @property
+    def open_transaction(self) -> TransactionId | None:
+        """Of which open transaction this is the inside; None: this is what everybody sees."""
+        return None
+
+    async def may_write(self, identifier: Identifier, table_id: str) -> bool:
         """Whether whoever asks may write the files of a table that they may see, or are about to make."""
         return True
 
-    async def overlapping(self, location: str, table_id: str | None) -> str | None:
+    async def overlapping(self, location: str, table_id: str) -> str | None:
         """The location of another table that one at this place would share files with; None: there is none."""
         return await overlapping(self.parts, location, table_id)
 
@@ -406,6 +411,10 @@ class Operations:
 
     # --- files ---
 
+    async def file_of(self, pointer: Pointer) -> MetadataFile:
+        """The metadata of a table or view that was found."""
+        return await self.parts.files.of(pointer)
+
     async def table_file(self, location: str) -> MetadataFile:
         return await self.parts.files.table(location)
 
@@ -439,7 +448,9 @@ class Operations:
 async def _made_by(done: Done, load: Loads) -> MetadataFile:
     try:
         # What was written a moment ago need not be looked for.
-        return await load(done.result["metadata-location"], look=done.replayed)
+        file = await load(done.result["metadata-location"], look=done.replayed)
+        check_digest(file, done.result.get(DIGEST))
+        return file
     except LakepactError as error:
         # Whatever it is, it must not sound as if nothing had happened: clients delete their files on that.
         raise AnswerLost(done.transaction_id, error) from error

@@ -277,6 +277,10 @@ class Overlay(Operations):
         self.properties = cells.properties
         super().__init__(parts, cells, worker)
 
+    @property
+    def open_transaction(self) -> TransactionId | None:
+        return self.id
+
     async def _delta_staged(self, pointer: Pointer) -> tuple[DeltaStep | None, int]:
         [cell] = await self._cells.read(self._names.pointer_key(pointer))
         if cell.writer != self.id or cell.value is None:
@@ -323,6 +327,10 @@ class Overlay(Operations):
 
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))
+
+    async def file_of(self, pointer: Pointer) -> MetadataFile:
+        file = await super().file_of(pointer)
+        return guarded(file) if pointer.kind is Kind.TABLE else file
 
     async def table_after(self, done: Done) -> MetadataFile:
         return guarded(await super().table_after(done))
@@ -389,7 +397,7 @@ class Overlay(Operations):
         pointers.append(await self._names.find_kind(MainCells(self.parts.store), commit.identifier, Kind.TABLE))
         for pointer in pointers:
             if pointer is not None and pointer.identifier == commit.identifier:
-                file = await self.parts.files.table(pointer.metadata_location)
+                file = await self.parts.files.of(pointer)
                 if has_snapshots(file.document, commit.updates):
                     return pointer
         return None
@@ -452,7 +460,7 @@ def guarded(file: MetadataFile) -> MetadataFile:
     """
     properties = {**(file.document.get("properties") or {}), _GC_ENABLED: "false"}
     document = {**file.document, "properties": properties}
-    return MetadataFile(file.location, file.name, orjson.dumps(document), document)
+    return MetadataFile(file.location, file.name, orjson.dumps(document), document, file.digest)
 
 
 def refuse_destruction(commits: Sequence[Commit]) -> None:

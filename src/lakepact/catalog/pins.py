@@ -114,7 +114,7 @@ async def _in_use(parts: Parts, record: TransactionRecord, key: Key) -> set[int]
         pointer = Pointer.of(cell)
         if pointer is None:
             return set()
-        document = (await parts.files.table(pointer.metadata_location)).document
+        document = (await parts.files.of(pointer)).document
     except (TransactionError, NotFound):
         # It has ended, or it can read this table no more: it will not look at it again.
         return set()

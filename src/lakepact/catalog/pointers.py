@@ -17,6 +17,9 @@ from lakepact.kernel.model import Cell, Value
 
 ICEBERG: Final = "iceberg"
 DELTA: Final = "delta"
+DIGEST: Final = "metadata-sha256"
+"""In a pointer, and in the result of whoever made it: the SHA-256 of the JSON in its metadata file."""
+
 _MOST_REFS: Final = 100
 """A pointer is a small document. A table with more branches and tags than this has them in its metadata alone."""
 
@@ -70,11 +73,15 @@ class Pointer:
         location: str,
         change: Change,
         previous: str | None = None,
+        *,
+        digest: str | None = None,
     ) -> Self:
-        """The pointer to this metadata at this location."""
+        """The pointer to this metadata at this location, in a file with this digest."""
         summary = (summarize_table(metadata) if kind is Kind.TABLE else summarize_view(metadata)).to_json()
         if len(summary.get("refs") or ()) > _MOST_REFS:
             del summary["refs"]
+        if digest is not None:
+            summary[DIGEST] = digest
         return cls(kind, summary["uuid"], identifier, location, previous, change, summary)
 
     @classmethod
@@ -119,6 +126,11 @@ class Pointer:
         """The folder of the table or view."""
         location: str = self.summary["location"]
         return location
+
+    @property
+    def digest(self) -> str | None:
+        """What the metadata file is known by, wherever it is read. None: an older release has made this pointer."""
+        return self.summary.get(DIGEST)
 
 
 def scope_of(pointer: Pointer) -> Scope:

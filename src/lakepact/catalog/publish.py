@@ -342,14 +342,14 @@ class Publisher:
             # Renamed or registered, and nothing else.
             return Write(write.key, revision, pointer.to_json())
         else:
-            metadata = (await self._parts.files.table(pointer.metadata_location)).document
+            metadata = (await self._parts.files.of(pointer)).document
             base_location = note.base_location
         base = None if base_location is None else (await self._parts.files.table(base_location)).document
         document = published(metadata, base=base, base_location=base_location, now_ms=draft.now_ms)
         location = next_metadata_location(document, base_location, draft.unique_name(pointer.id))
-        draft.put(location, document)
+        digest = draft.put(location, document)
         change = Change.CREATE if base is None else Change.COMMIT
-        new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location)
+        new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location, digest=digest)
         if call.judge is not None:
             call.judge.check_table(new, base, document)
         return Write(write.key, revision, new.to_json())
@@ -377,7 +377,7 @@ class Publisher:
         assert note.commits is not None
         if pointer is None or pointer.identifier != staged.identifier:
             raise CommitFailed(f"table {shown(staged.identifier)} was renamed or dropped meanwhile")
-        metadata = (await self._parts.files.table(pointer.metadata_location)).document
+        metadata = (await self._parts.files.of(pointer)).document
         for commit in note.commits:
             failures = check_all(metadata, commit.requirements)
             if failures:

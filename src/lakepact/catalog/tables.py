@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid as uuids
 from collections.abc import Collection, Iterable
@@ -13,13 +12,14 @@ from typing import Final
 import orjson
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
-from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.ids import cells_of, claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces, id_of, prefixes
-from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
+from lakepact.catalog.overlaps import Folders
+from lakepact.catalog.pointers import DIGEST, Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.warehouse import Warehouse, check_properties
 from lakepact.catalog.work import Draft
 from lakepact.errors import InvalidRequest, OutcomeUnknown, Unreadable
@@ -57,13 +57,20 @@ class Tables:
     """Plans for tables of one warehouse."""
 
     def __init__(
-        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+        self,
+        keys: Keys,
+        warehouse: Warehouse,
+        names: Names,
+        namespaces: Namespaces,
+        files: MetadataFiles,
+        folders: Folders,
     ) -> None:
         self._keys = keys
         self._warehouse = warehouse
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
 
     # --- creating ---
 
@@ -96,25 +103,29 @@ class Tables:
         """A table that is new under this name, with metadata that has no file yet."""
         location = next_metadata_location(metadata, None, draft.unique_name(metadata["table-uuid"]))
         self._warehouse.blob_name(location)
-        pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change)
+        digest = draft.put(location, metadata)
+        pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change, digest=digest)
         await self.claim(draft, pointer)
-        draft.put(location, metadata)
         return pointer
 
     async def claim(self, draft: Draft, pointer: Pointer) -> None:
         """Write name, pointer and location of a table that was not there, of whatever kind."""
-        await claim_id(draft, self._keys, pointer)
-        await self._claim_location(draft, pointer)
+        returns = await claim_id(draft, self._keys, pointer)
+        await self._claim_location(draft, pointer, returns=returns)
 
-    async def _claim_location(self, draft: Draft, pointer: Pointer) -> None:
-        """No two tables share a location: one's files would be the other's orphans."""
-        place = self._warehouse.blob_name(pointer.location)
-        self._warehouse.check_alone(pointer.location)
-        key = self._keys.location(place)
+    async def _claim_location(self, draft: Draft, pointer: Pointer, *, returns: bool = True) -> None:
+        """No two tables share a location, nor lie one inside the other: one's files would be the other's orphans.
+
+        `returns`: the table may have been here before.
+        """
+        await self._folders.check(draft, pointer)
+        key = self._folders.key(pointer.location)
         owner = await draft.current(key)
         if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
             # Not a 409: clients take that for a name that is taken and say so, or try the same again.
             raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
+        if returns and (owner is None or owner["id"] != pointer.id):
+            await self._folders.check_again(pointer)
         draft.write(key, {"id": pointer.id, "location": pointer.location})
 
     async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
@@ -233,7 +244,7 @@ class Tables:
                 pointer = await self._by_id(draft, uuid)
         if pointer is None:
             return None
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         if not has_snapshots(base, commit.updates):
             return None
         if pointer is not named:
@@ -251,7 +262,7 @@ class Tables:
         if pointer is None or pointer.kind is not Kind.TABLE:
             return None
         with suppress(NotFound):
-            await self._files.table(pointer.metadata_location)
+            await self._files.of(pointer)
             return pointer
         return None
 
@@ -269,7 +280,7 @@ class Tables:
         if there is not None:
             if there.kind is not Kind.TABLE:
                 raise already_exists(there)
-            file = await self._files.table(there.metadata_location)
+            file = await self._files.of(there)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
         uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
         location = self._warehouse.new_location(identifier, uuid, properties)
@@ -279,7 +290,7 @@ class Tables:
         return Changed(identifier, pointer.metadata_location)
 
     async def _change_old(self, draft: Draft, identifier: Identifier, commit: Commit, pointer: Pointer) -> Changed:
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         failures = check_all(base, commit.requirements)
         if failures:
             return Changed(identifier, failures=failures)
@@ -301,7 +312,7 @@ class Tables:
         """Remove what the table's own properties let go of. What that is follows from the version it is removed from:
         one that moves meanwhile is judged again."""
         pointer = await self._names.table(draft, identifier)
-        base = (await self._files.table(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         gone = expired(base, draft.now_ms, in_use) if collects(base) else Expired((), ())
         if gone:
             updates = [
@@ -316,10 +327,18 @@ class Tables:
         metadata = applied.metadata
         self._warehouse.check_metadata(metadata)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
-        draft.put(location, metadata)
+        digest = draft.put(location, metadata)
         if _deletes_old_metadata(metadata):
             draft.dropped_files.extend(applied.dropped_files)
-        return Pointer.to(Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+        return Pointer.to(
+            Kind.TABLE,
+            pointer.identifier,
+            metadata,
+            location,
+            Change.COMMIT,
+            pointer.metadata_location,
+            digest=digest,
+        )
 
     # --- whole documents ---
 
@@ -333,7 +352,7 @@ class Tables:
         try:
             raw = text if text is not None else await self._files.raw(what)
             metadata = check_table_metadata(parsed(what, raw))
-            base = (await self._files.table(pointer.metadata_location)).document
+            base = (await self._files.of(pointer)).document
             check_successor(base, metadata)
         except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
@@ -352,13 +371,20 @@ class Tables:
         self._warehouse.check_metadata(metadata)
         old, new = base.get("properties") or {}, metadata.get("properties") or {}
         check_properties([name for name in {*old, *new} if old.get(name) != new.get(name)])
+        digest = digest_of(raw)
         if location is None:
             # Named by its content: whoever hands it in again finds it there.
-            digest = hashlib.sha256(orjson.dumps(metadata)).hexdigest()
+            digest = digest_of(orjson.dumps(metadata))
             location = next_metadata_location(metadata, pointer.metadata_location, digest)
             draft.put(location, metadata)
         following = Pointer.to(
-            Kind.TABLE, pointer.identifier, metadata, location, Change.COMMIT, pointer.metadata_location
+            Kind.TABLE,
+            pointer.identifier,
+            metadata,
+            location,
+            Change.COMMIT,
+            pointer.metadata_location,
+            digest=digest,
         )
         if following.location != pointer.location:
             await self._claim_location(draft, following)
@@ -384,7 +410,8 @@ class Tables:
     ) -> JsonObject:
         """A table whose metadata file is there already."""
         try:
-            metadata = check_table_metadata(parsed(metadata_location, await self._files.raw(metadata_location)))
+            text = await self._files.raw(metadata_location)
+            metadata = check_table_metadata(parsed(metadata_location, text))
         except (Unreadable, InvalidMetadata) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         if not metadata.get("table-uuid"):
@@ -398,7 +425,10 @@ class Tables:
         if there is not None and (there.kind is not Kind.TABLE or not overwrite):
             await self.refuse_taken(draft, identifier)
         previous = there.metadata_location if there is not None else None
-        pointer = Pointer.to(Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous)
+        digest = digest_of(text)
+        pointer = Pointer.to(
+            Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous, digest=digest
+        )
         if there is not None and there.id == pointer.id:
             if there.location != pointer.location:
                 await self._claim_location(draft, pointer)
@@ -455,7 +485,7 @@ class Tables:
     async def unregister(self, draft: Draft, identifier: Identifier) -> JsonObject:
         """A drop whose answer is the table. If that cannot be read, it stays."""
         pointer = await self._names.table(draft, identifier)
-        await self._files.table(pointer.metadata_location)
+        await self._files.of(pointer)
         return await self.drop(draft, identifier, Kind.TABLE)
 
     async def _let_go(self, draft: Draft, pointer: Pointer, *, purge: bool) -> None:
@@ -497,7 +527,7 @@ def already_exists(there: Pointer) -> AlreadyExists:
 
 
 def _result(pointer: Pointer) -> JsonObject:
-    return {"metadata-location": pointer.metadata_location}
+    return {"metadata-location": pointer.metadata_location, DIGEST: pointer.digest}
 
 
 def _results(all_changed: Iterable[Changed]) -> JsonObject:

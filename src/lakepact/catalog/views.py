@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid as uuids
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, IllegalArgument
-from lakepact.catalog.files import MetadataFiles, parsed
+from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.ids import claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
+from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.tables import check_property_updates, failed_requirements
 from lakepact.catalog.warehouse import Warehouse, check_properties
@@ -38,13 +39,20 @@ class Views:
     """Plans for views of one warehouse."""
 
     def __init__(
-        self, keys: Keys, warehouse: Warehouse, names: Names, namespaces: Namespaces, files: MetadataFiles
+        self,
+        keys: Keys,
+        warehouse: Warehouse,
+        names: Names,
+        namespaces: Namespaces,
+        files: MetadataFiles,
+        folders: Folders,
     ) -> None:
         self._keys = keys
         self._warehouse = warehouse
         self._names = names
         self._namespaces = namespaces
         self._files = files
+        self._folders = folders
 
     async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateView) -> JsonObject:
         identifier = Identifier(namespace, request.name)
@@ -66,15 +74,16 @@ class Views:
             raise IllegalArgument(str(error)) from error
         self._warehouse.check_metadata(metadata)
         file_location = next_metadata_location(metadata, None, draft.unique_name(uuid))
-        draft.put(file_location, metadata)
-        return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, file_location, Change.CREATE))
+        digest = draft.put(file_location, metadata)
+        pointer = Pointer.to(Kind.VIEW, identifier, metadata, file_location, Change.CREATE, digest=digest)
+        return await self._begin(draft, pointer)
 
     async def commit(self, draft: Draft, commit: Commit) -> JsonObject:
         identifier = commit.identifier
         assert identifier is not None, "whoever parses a commit fills it in from the path"
         check_property_updates(commit.updates)
         pointer = await self._names.view(draft, identifier)
-        base = (await self._files.view(pointer.metadata_location)).document
+        base = (await self._files.of(pointer)).document
         failures = check_all(base, commit.requirements)
         if failures:
             raise failed_requirements([(identifier, failures)], failures[0].message)
@@ -87,22 +96,27 @@ class Views:
         metadata = applied.metadata
         self._warehouse.check_metadata(metadata)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
-        draft.put(location, metadata)
-        new = Pointer.to(Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location)
+        digest = draft.put(location, metadata)
+        new = Pointer.to(
+            Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location, digest=digest
+        )
         draft.write(self._keys.view(pointer.id), new.to_json())
         return {"metadata-location": location}
 
     async def register(self, draft: Draft, identifier: Identifier, metadata_location: str) -> JsonObject:
         """A view whose metadata file is there already."""
         try:
-            metadata = _checked(parsed(metadata_location, await self._files.raw(metadata_location)))
+            text = await self._files.raw(metadata_location)
+            metadata = _checked(parsed(metadata_location, text))
         except (Unreadable, InvalidIceberg) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         self._warehouse.check_metadata(metadata)
         check_properties(metadata.get("properties") or {})
         await self._namespaces.enter(draft, identifier.namespace)
         await self._refuse_taken(draft, identifier)
-        return await self._begin(draft, Pointer.to(Kind.VIEW, identifier, metadata, metadata_location, Change.REGISTER))
+        digest = digest_of(text)
+        pointer = Pointer.to(Kind.VIEW, identifier, metadata, metadata_location, Change.REGISTER, digest=digest)
+        return await self._begin(draft, pointer)
 
     async def _begin(self, draft: Draft, pointer: Pointer) -> JsonObject:
         await claim_id(draft, self._keys, pointer)

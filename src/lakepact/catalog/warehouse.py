@@ -92,7 +92,7 @@ class Warehouse:
             root, parts = self.root, (*identifier.namespace, identifier.name)
         folders = [_UNSAFE.sub("_", part)[:_MOST_NAME] for part in parts]
         # A namespace's folder must not look as if it were a table's.
-        folders[:-1] = [f"{folder}_" if _OF_A_TABLE.search(folder) else folder for folder in folders[:-1]]
+        folders[:-1] = [f"{folder}_" if is_of_a_table(folder) else folder for folder in folders[:-1]]
         return f"{without_trailing_slash(root)}/{'/'.join(folders)}-{uuid}"
 
     def check_alone(self, location: str) -> None:
@@ -101,7 +101,7 @@ class Warehouse:
         So whoever may reach all of such a folder reaches one table and no other, and nobody has to look.
         """
         above = self.blob_name(location).split("/")[:-1]
-        taken = next((folder for folder in above if _OF_A_TABLE.search(folder)), None)
+        taken = next((folder for folder in above if is_of_a_table(folder)), None)
         if taken is not None:
             raise BadRequest(
                 f"location {_short(location)} lies in {taken}/, by its name the folder of another table. Choose "
@@ -115,6 +115,11 @@ class Warehouse:
         for name in LOCATION_PROPERTIES:
             if name in properties:
                 self.blob_name(properties[name], name)
+
+
+def is_of_a_table(folder: str) -> bool:
+    """Whether the name of this folder ends as that of one which was made for a single table."""
+    return _OF_A_TABLE.search(folder) is not None
 
 
 def check_properties(names: Mapping[str, object] | Sequence[str]) -> None:

@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+import orjson
+
 from lakepact.catalog.delta_attempts import PlannedRows
 from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
-from lakepact.catalog.files import MetadataFiles
+from lakepact.catalog.files import MetadataFiles, digest_of
 from lakepact.catalog.keys import CHANGEABLE, family_of
 from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.watch import Watch
@@ -122,6 +124,7 @@ class Done:
 class NewFile:
     location: str
     document: JsonObject
+    text: bytes = field(repr=False)
 
 
 ReadsMany: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Cell]]]
@@ -195,8 +198,11 @@ class Draft:
         """The plan is right only while this cell, which was read, stays as it is."""
         self._depends.add(key)
 
-    def put(self, location: str, document: JsonObject) -> None:
-        self.files.append(NewFile(location, document))
+    def put(self, location: str, document: JsonObject) -> str:
+        """A file to be written; what it will be known by."""
+        text = orjson.dumps(document)
+        self.files.append(NewFile(location, document, text))
+        return digest_of(text)
 
     def unique_name(self, table_id: str) -> str:
         """What tells this attempt's metadata file of this table from every other one."""
@@ -418,7 +424,7 @@ async def write_files(files: MetadataFiles, tasks: Tasks, draft: Draft) -> bool:
     """Side by side. False: an earlier attempt under the same id has left another file under the same name."""
     if not draft.files:
         return True
-    return all(await tasks.all([files.write(file.location, file.document) for file in draft.files]))
+    return all(await tasks.all([files.write(file.location, file.text, file.document) for file in draft.files]))
 
 
 def as_refusal(error: Refusal | InvalidRequest | StaleUpdate) -> Refusal:

@@ -247,7 +247,7 @@ class DuckdbMirror:
     async def _query(self, pointer: Pointer) -> str:
         if pointer.kind is Kind.DELTA:
             return await self._delta_query(pointer)
-        metadata = (await self._parts.files.table(pointer.metadata_location)).document
+        metadata = (await self._parts.files.of(pointer)).document
         # Before anything else: DuckDB's own extension would follow wherever the table leads.
         found = await self._files.current(pointer.location, metadata)
         try:

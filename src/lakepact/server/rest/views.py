@@ -31,7 +31,7 @@ class ViewHandlers:
     async def load(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         pointer = await catalog.view(self._door.identifier(request, "view"))
-        return view_answer(await catalog.view_file(pointer.metadata_location))
+        return view_answer(await catalog.file_of(pointer))
 
     async def exists(self, request: Request) -> Response:
         await self._door.scope(request).view(self._door.identifier(request, "view"))

@@ -115,9 +115,8 @@ class Window:
 
     async def metadata(self, pointer: Pointer) -> MetadataFile | LakepactError:
         """The metadata of what was found, or why it cannot be read."""
-        load = self._guarded.view_file if pointer.kind is Kind.VIEW else self._guarded.table_file
         try:
-            return await load(pointer.metadata_location)
+            return await self._guarded.file_of(pointer)
         except InvalidRequest:
             raise
         except LakepactError as error:

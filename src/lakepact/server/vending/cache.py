@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 from lakepact.kernel.ports import Clock
 from lakepact.server.vending.scope import Credential, Right
 
-Key: TypeAlias = tuple[str, Right]
+Key: TypeAlias = tuple[str, str, Right, str | None]
+"""Of which table, where, to do what; and in which open transaction, if only there."""
 
 _MOST: Final = 10_000
 _MARGIN_MS: Final = 600_000

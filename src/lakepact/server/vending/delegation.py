@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
 import orjson
@@ -18,15 +18,25 @@ import structlog
 
 from lakepact.catalog.errors import Refusal
 from lakepact.catalog.operations import Operations
+from lakepact.catalog.overlaps import is_own_folder
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
 from lakepact.server.vending.aws_identity import OwnKeys
-from lakepact.server.vending.cache import Credentials
+from lakepact.server.vending.cache import Credentials, Key
 from lakepact.server.vending.s3 import keys_of
 from lakepact.server.vending.s3_requests import SignRequest
 from lakepact.server.vending.s3_signer import S3Signer
-from lakepact.server.vending.scope import Credential, NotScopable, Provider, ProviderFailed, Right, Scope, scope_of
+from lakepact.server.vending.scope import (
+    Credential,
+    Home,
+    NotScopable,
+    Provider,
+    ProviderFailed,
+    Right,
+    Scope,
+    scope_of,
+)
 
 HEADER: Final = "X-Iceberg-Access-Delegation"
 VENDED: Final = "vended-credentials"
@@ -66,8 +76,8 @@ class Vendor:
     signer: S3Signer | None = None
     own: OwnKeys | None = None
 
-    def scope(self, metadata: Mapping[str, Any], right: Right) -> Scope:
-        return scope_of(self.root, self.bucket, self.prefix, metadata, right)
+    def scope(self, home: Home, right: Right) -> Scope:
+        return scope_of(self.root, self.bucket, self.prefix, home, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +119,10 @@ class Delegation:
         request: Request,
         scope: Operations,
         table: Identifier,
-        metadata: JsonObject,
+        home: Home,
         path: str,
-        *,
-        signs: bool = True,
     ) -> Delegated | None:
-        """What the client of this request gets with this table; `path` is the table's own. None: nothing.
-
-        Not `signs`: the table is not there yet, and whoever asks to sign for it would be told so.
-        """
+        """What the client of this request gets with this table; `path` is the table's own. None: nothing."""
         vendor = self._vendors.get(scope.warehouse.name)
         if vendor is None:
             return None
@@ -126,19 +131,18 @@ class Delegation:
             return None
         try:
             if VENDED in wanted and vendor.provider is not None:
-                credential = await self._credential(
-                    vendor, scope, metadata, await self._right(request, scope, table, metadata)
-                )
+                credential = await self._credential(vendor, scope, home, await self._right(request, scope, table, home))
                 return _vended(vendor, vendor.provider, credential, path)
-            if SIGNING in wanted and vendor.signer is not None and signs:
-                return _signing(vendor, vendor.signer, vendor.scope(metadata, Right.READ), path)
+            # A table that is not there yet cannot be signed for.
+            if SIGNING in wanted and vendor.signer is not None and not home.staged:
+                return _signing(vendor, vendor.signer, vendor.scope(home, Right.READ), path)
         except NotScopable as refusal:
             # The one who asks for credentials alone is told; here the metadata is what was asked for.
-            _log.warning("no credentials for a table", location=metadata["location"], reason=refusal.message)
+            _log.warning("no credentials for a table", location=home.location, reason=refusal.message)
         return None
 
     async def credentials(
-        self, request: Request, scope: Operations, table: Identifier, metadata: JsonObject, path: str
+        self, request: Request, scope: Operations, table: Identifier, home: Home, path: str
     ) -> JsonObject:
         """The answer to one who asks for nothing else."""
         vendor = self._vendors.get(scope.warehouse.name)
@@ -147,40 +151,38 @@ class Delegation:
                 f"warehouse {scope.warehouse.name} gives no credentials: its settings name no provider. Use "
                 f"credentials of your own"
             )
-        credential = await self._credential(vendor, scope, metadata, await self._right(request, scope, table, metadata))
+        credential = await self._credential(vendor, scope, home, await self._right(request, scope, table, home))
         config = {**vendor.config, **credential.config, **vendor.provider.refresh(_endpoint(path, "credentials"))}
         return {"storage-credentials": [{"prefix": credential.prefix, "config": config}]}
 
     async def sign(
-        self, request: Request, scope: Operations, table: Identifier, metadata: JsonObject, asked: SignRequest
+        self, request: Request, scope: Operations, table: Identifier, home: Home, asked: SignRequest
     ) -> JsonObject:
         vendor = self._vendors.get(scope.warehouse.name)
         if vendor is None or vendor.signer is None or vendor.own is None:
             raise NoProvider(f"warehouse {scope.warehouse.name} signs no requests: `remote_signing` is not set for it")
-        right = await self._right(request, scope, table, metadata)
-        place = vendor.scope(metadata, right)
+        right = await self._right(request, scope, table, home)
+        place = vendor.scope(home, right)
         vendor.signer.check(asked, place)
         if vendor.provider is not None:
-            keys = keys_of(await self._credential(vendor, scope, metadata, right))
+            keys = keys_of(await self._credential(vendor, scope, home, right))
         else:
-            await _alone(scope, place, metadata)
+            await _alone(scope, place, home)
             keys = await vendor.own.get()
         return vendor.signer.sign(asked, place, keys)
 
-    async def _right(self, request: Request, scope: Operations, table: Identifier, metadata: JsonObject) -> Right:
+    async def _right(self, request: Request, scope: Operations, table: Identifier, home: Home) -> Right:
         if self._right_of is not None:
             return await self._right_of(request, table)
-        return Right.WRITE if await scope.may_write(table, metadata.get("table-uuid")) else Right.READ
+        return Right.WRITE if await scope.may_write(table, home.id) else Right.READ
 
-    async def _credential(
-        self, vendor: Vendor, operations: Operations, metadata: JsonObject, right: Right
-    ) -> Credential:
+    async def _credential(self, vendor: Vendor, operations: Operations, home: Home, right: Right) -> Credential:
         provider, credentials = vendor.provider, vendor.credentials
         assert provider is not None and credentials is not None
-        scope = vendor.scope(metadata, right)
+        scope = vendor.scope(home, right)
 
         async def mint() -> Credential:
-            await _alone(operations, scope, metadata)
+            await _alone(operations, scope, home)
             try:
                 made = await provider.mint(scope)
             except ProviderFailed as error:
@@ -190,12 +192,22 @@ class Delegation:
             self._on_made()
             return made
 
-        return await credentials.get((scope.location, right), mint)
+        return await credentials.get(_key(operations, home, right), mint)
 
 
-async def _alone(operations: Operations, scope: Scope, metadata: JsonObject) -> None:
+def _key(operations: Operations, home: Home, right: Right) -> Key:
+    """For whom a credential may be remembered.
+
+    Nothing can come to lie in a folder that is a table's by now. Where a client chose one for a table that only an open
+    transaction has, or nobody yet, something may: what was made for that is not for those who come when it is there.
+    """
+    before_it_is_there = "staged" if home.staged else operations.open_transaction
+    return home.id, home.location, right, None if is_own_folder(home.location, home.id) else before_it_is_there
+
+
+async def _alone(operations: Operations, scope: Scope, home: Home) -> None:
     """No other table's files may lie in this folder, nor this table in another's."""
-    other = await operations.overlapping(scope.location, metadata.get("table-uuid"))
+    other = await operations.overlapping(scope.location, home.id)
     if other is not None:
         raise NotScopable(
             f"the location {scope.location} and that of another table{other and f', {other},'} lie one inside the "

@@ -1,6 +1,8 @@
 """The session policy that narrows a role to one table's folder: pure.
 
-It uses `Allow` alone. A session may do what both the role and this policy allow, so what is not said here is denied.
+A session may do what both the role and this policy allow, so what is not said here is denied. One thing is denied
+outright: writing metadata files. The catalog alone does that; engines only read them, and Spark deletes them with a
+table that is purged.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ _WRITE: Final = [
     "s3:AbortMultipartUpload",
     "s3:ListMultipartUploadParts",
 ]
+METADATA_FILE: Final = ".metadata.json"
+"""What the names of metadata files end with, before `.gz` if they are old and packed."""
+
 _KMS_READ: Final = ["kms:Decrypt"]
 _KMS_WRITE: Final = ["kms:Decrypt", "kms:GenerateDataKey"]
 _PARTITIONS: Final = ("aws-cn", "aws-us-gov", "aws-iso", "aws-iso-b")
@@ -43,6 +48,9 @@ def session_policy(scope: Scope, *, role_arn: str, kms_keys: Sequence[str] = ())
         # Where the bucket is, is no secret, and some clients ask.
         {"Effect": "Allow", "Action": ["s3:GetBucketLocation"], "Resource": bucket},
     ]
+    if writes:
+        alone = f"{bucket}/{scope.folder}/*{METADATA_FILE}*"
+        statements.append({"Effect": "Deny", "Action": ["s3:PutObject"], "Resource": alone})
     if kms_keys:
         statements.append(
             {"Effect": "Allow", "Action": _KMS_WRITE if writes else _KMS_READ, "Resource": list(kms_keys)}

@@ -16,10 +16,18 @@ from xml.etree import ElementTree
 
 from lakepact.catalog.errors import BadRequest, Refusal
 from lakepact.iceberg.fields import JsonObject, filled_text, json_list, json_object, optional_text
+from lakepact.server.vending.s3_policy import METADATA_FILE
 from lakepact.server.vending.scope import Right, Scope
 from lakepact.server.vending.sigv4 import UNSIGNED, canonical_query, encoded, sha256
 
 _MOST_DELETED: Final = 1_000
+_MOST_KEY_BYTES: Final = 1_024
+_MOST_LIST_BYTES: Final = 2 * 1024 * 1024
+"""What S3 takes: of the name of an object, and of a list of objects to delete."""
+
+_MOST_ENCODINGS: Final = 4
+"""Nobody on the way decodes a name more often than this, and no honest one is encoded more often."""
+
 _MOST_FIELDS: Final = 50
 _LISTING: Final = frozenset(
     {
@@ -116,6 +124,13 @@ class Endpoint:
 
     url: str | None
 
+    @property
+    def is_amazon(self) -> bool:
+        if self.url is None:
+            return True
+        own = urlsplit(self.url)
+        return own.scheme == "https" and _AMAZON_HOST.fullmatch(without_port("https", own.netloc)) is not None
+
     def below(self, scheme: str, host: str, path: str, bucket: str) -> tuple[str, str]:
         """The path in two parts: what names the bucket, if it does, and what is in it. Others are refused."""
         base = ""
@@ -188,9 +203,7 @@ def to_sign(request: SignRequest, scope: Scope, endpoint: Endpoint) -> ToSign:
     fields = _fields(parts.query)
     # The SDKs say in `x-id` what they do; it is a comment.
     query = {name: value for name, value in fields if name != "x-id"}
-    payload = request.headers.get("x-amz-content-sha256", UNSIGNED)
-    if payload not in (UNSIGNED, _STREAMED) and not _HASH.fullmatch(payload):
-        raise NotSigned(f"a body that is signed in parts ({payload[:60]}) is not signed remotely; send it unsigned")
+    payload = _payload(request.headers)
     if path == "/":
         payload, spelled = _check_bucket(request, query, scope, payload), "/"
     else:
@@ -210,9 +223,25 @@ def to_sign(request: SignRequest, scope: Scope, endpoint: Endpoint) -> ToSign:
     )
 
 
+def _payload(headers: Mapping[str, str]) -> str:
+    """What S3 is told of the body: its hash, or how it comes.
+
+    A client that leaves signing to others may not say. If it announces a trailer, its body comes in chunks: told
+    otherwise, S3 would refuse it, or others would store the chunks' frames among the data.
+    """
+    said = headers.get("x-amz-content-sha256") or (_STREAMED if "x-amz-trailer" in headers else UNSIGNED)
+    if said not in (UNSIGNED, _STREAMED) and not _HASH.fullmatch(said):
+        raise NotSigned(f"a body that is signed in parts ({said[:60]}) is not signed remotely; send it unsigned")
+    encodings = {one.strip().lower() for one in headers.get("content-encoding", "").split(",")}
+    if "aws-chunked" in encodings and said != _STREAMED:
+        raise NotSigned(f"a body in chunks (aws-chunked) is not {said[:60]}; send it whole, or with a trailer")
+    return said
+
+
 def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope) -> None:
     if not key.startswith(f"{scope.folder}/"):
         raise NotSigned(f"the object is not one of the table's, which are below {scope.location}/")
+    _check_spelling(key)
     names, writes = set(query), scope.right is Right.WRITE
     match method:
         case "GET" | "HEAD" if names <= {"versionId", "partNumber"}:
@@ -229,6 +258,8 @@ def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope)
             raise NotSigned(f"{method} with the query fields {sorted(names)} is not signed for a table's objects")
     if not writes:
         raise NotSigned(f"you may read this table; the right to write is needed {needed}")
+    if method in ("PUT", "POST") and METADATA_FILE in key[len(scope.folder) :]:
+        raise NotSigned("metadata files are written by the catalog alone; commit to the table instead")
 
 
 def _check_bucket(request: SignRequest, query: Mapping[str, str], scope: Scope, payload: str) -> str:
@@ -250,6 +281,10 @@ def _check_bucket(request: SignRequest, query: Mapping[str, str], scope: Scope, 
 
 
 def _deleted(body: str) -> list[str]:
+    if len(body) > _MOST_LIST_BYTES:
+        raise NotSigned(
+            f"the list of objects to delete has more than {_MOST_LIST_BYTES:,} characters; send less at once"
+        )
     if "<!" in body:
         raise NotSigned("the list of objects to delete is not plain XML")
     try:
@@ -264,7 +299,7 @@ def _deleted(body: str) -> list[str]:
         names = [field.tag.rpartition("}")[2] for field in one]
         if tag != "Object" or names != ["Key"]:
             raise NotSigned("only whole objects are deleted, by their keys alone, not versions of them")
-        keys.append(_checked(one[0].text or ""))
+        keys.append(_bounded(one[0].text or ""))
     if not 0 < len(keys) <= _MOST_DELETED:
         raise NotSigned(f"{len(keys)} objects to delete; 1 to {_MOST_DELETED} are signed at once")
     return keys
@@ -272,24 +307,40 @@ def _deleted(body: str) -> list[str]:
 
 def _key(path: str) -> str:
     """The object that this path names, decoded once, as S3 does it."""
+    # Three characters of a URL are one byte at least.
+    if len(path) - 1 > 3 * _MOST_KEY_BYTES:
+        raise _too_long()
     if re.search(r"%(?![0-9A-Fa-f]{2})", path):
         raise BadRequest("the uri has a '%' that escapes nothing")
     try:
-        return _checked(unquote_to_bytes(path[1:]).decode("utf-8"))
+        return _bounded(unquote_to_bytes(path[1:]).decode("utf-8"))
     except UnicodeDecodeError:
         raise BadRequest("the uri is not UTF-8") from None
 
 
-def _checked(key: str) -> str:
+def _bounded(key: str) -> str:
+    if len(key.encode()) > _MOST_KEY_BYTES:
+        raise _too_long()
+    return key
+
+
+def _too_long() -> BadRequest:
+    return BadRequest(f"the name of an object has more than {_MOST_KEY_BYTES:,} bytes, which S3 does not take")
+
+
+def _check_spelling(key: str) -> None:
     """No part of a key may look like a way to another folder, however often somebody on the way decodes it."""
-    looked, seen = key, ""
-    while looked != seen:
+    looked = key
+    for _ in range(_MOST_ENCODINGS):
         parts = looked.split("/")
         # The last one may be empty: that is a folder's own marker.
         if any(part in (".", "..") for part in parts) or "" in parts[:-1] or "\\" in looked or _CONTROL.search(looked):
             raise NotSigned("an object whose name has an empty, '.' or '..' part is not signed")
-        looked, seen = unquote(looked), looked
-    return key
+        decoded = unquote(looked)
+        if decoded == looked:
+            return
+        looked = decoded
+    raise NotSigned("an object whose name is encoded over and over is not signed")
 
 
 def _headers(headers: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

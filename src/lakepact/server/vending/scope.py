@@ -2,6 +2,9 @@
 
 A credential for a table must reach nothing else. So a location becomes a scope only if it can be said to a cloud
 without a second reading (`scope_of` refuses wildcards and quotes), and only if the table keeps its files there alone.
+
+Where a table lies and which one it is, its pointer says. Its metadata file lies among the files that its writers reach:
+it may say where the table writes, which can only be a reason to give nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, Self
 
 from lakepact.catalog.errors import Refusal
+from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.warehouse import LOCATION_PROPERTIES
 from lakepact.errors import LakepactError
 
@@ -42,6 +46,33 @@ class ProviderFailed(LakepactError):
         super().__init__(message)
         self.temporary = temporary
         """Whether the same request may do better in a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What credentials for a table go by."""
+
+    id: str
+    location: str
+    paths: tuple[str | None, ...]
+    """Where it writes, in the order of `LOCATION_PROPERTIES`; None: inside of its location."""
+
+    staged: bool = False
+    """It is not there yet, and its folder is nobody's: others may still come to lie in it."""
+
+    @classmethod
+    def of(cls, pointer: Pointer, metadata: Mapping[str, Any]) -> Self:
+        """Of a table that is there."""
+        return cls(pointer.id, pointer.location, _paths(metadata))
+
+    @classmethod
+    def of_new(cls, metadata: Mapping[str, Any], *, staged: bool = False) -> Self:
+        """Of a table that the catalog has made this moment, or is about to: nobody else has had its metadata yet."""
+        return cls(metadata["table-uuid"], metadata["location"], _paths(metadata), staged)
+
+
+def _paths(metadata: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return tuple(map((metadata.get("properties") or {}).get, LOCATION_PROPERTIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +122,11 @@ class Provider(Protocol):
         ...
 
 
-def scope_of(root: str, bucket: str, prefix: str, metadata: Mapping[str, Any], right: Right) -> Scope:
-    """The scope of the table with this metadata, in a warehouse whose root is `prefix` in `bucket`."""
-    properties = metadata.get("properties") or {}
-    return _scope(root, bucket, prefix, metadata["location"], tuple(map(properties.get, LOCATION_PROPERTIES)), right)
-
-
 # Every load asks, and the answer is the same for as long as the table stays where it is.
 @lru_cache(maxsize=16_384)
-def _scope(root: str, bucket: str, prefix: str, location: str, paths: tuple[str | None, ...], right: Right) -> Scope:
+def scope_of(root: str, bucket: str, prefix: str, home: Home, right: Right) -> Scope:
+    """The scope of this table, in a warehouse whose root is `prefix` in `bucket`."""
+    location = home.location
     inside = location[len(root) :].strip("/")
     if not location.startswith(f"{root}/") or not inside or any(part in ("", ".", "..") for part in inside.split("/")):
         raise NotScopable(f"{location} is not a folder inside of the warehouse {root}: no credentials are given for it")
@@ -108,7 +135,7 @@ def _scope(root: str, bucket: str, prefix: str, location: str, paths: tuple[str 
             f"{location} holds a character that a cloud's policies read in another way (one of * ? $ \" ' \\): no "
             f"credentials are given for it. Use credentials of your own, or move the table"
         )
-    for name, path in zip(LOCATION_PROPERTIES, paths, strict=True):
+    for name, path in zip(LOCATION_PROPERTIES, home.paths, strict=True):
         if path and not f"{path.rstrip('/')}/".startswith(f"{location}/"):
             raise NotScopable(
                 f"the table's {name} is {path}, outside of its location {location}, where other tables may write too: "

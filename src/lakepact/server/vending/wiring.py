@@ -15,6 +15,7 @@ from lakepact.server.vending.delegation import Vendor
 from lakepact.server.vending.gcs import STS, GcsProvider, GoogleIdentity
 from lakepact.server.vending.outside import Outside
 from lakepact.server.vending.s3 import S3Provider
+from lakepact.server.vending.s3_requests import Endpoint
 from lakepact.server.vending.s3_signer import S3Signer
 from lakepact.settings import Place, StorageCredentials
 from lakepact.stores.urls import azure_place, object_place
@@ -74,6 +75,14 @@ def _s3(
         )
     at, options = object_place(place.url), place.options
     endpoint = given.client_endpoint or option(options, "endpoint", "endpoint_url", "endpoint_url_s3")
+    if given.role_arn is None and not given.unsafe_sign_with_server_keys and not Endpoint(endpoint).is_amazon:
+        # Amazon refuses a request with an x-amz- header that was not signed. Of others nobody knows.
+        raise InvalidSetting(
+            f"warehouse {name} has `remote_signing` without `role_arn`: requests would be signed with the server's own "
+            f"keys, and at an endpoint that lets headers be added afterwards, everybody who may write one table could "
+            f"have any object copied into it (x-amz-copy-source). Set `role_arn`; or, if the storage refuses "
+            f"x-amz- headers that are not signed, `unsafe_sign_with_server_keys`"
+        )
     region = (
         option(options, "region", "default_region")
         or os.environ.get("AWS_REGION")

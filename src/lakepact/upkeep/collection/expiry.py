@@ -54,7 +54,7 @@ class Expiry:
 
     async def _gone(self, pointer: Pointer) -> Expired:
         parts = self._catalog.parts
-        document = (await parts.files.table(pointer.metadata_location)).document
+        document = (await parts.files.of(pointer)).document
         if not collects(document) or not (gone := expired(document, parts.clock.now_ms())):
             return Expired((), ())
         used: set[int] = set()

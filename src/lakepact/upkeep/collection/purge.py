@@ -160,7 +160,7 @@ class Purge:
         if pointer.kind is Kind.DELTA:
             return None
         try:
-            return (await self._catalog.parts.files.table(pointer.metadata_location)).document
+            return (await self._catalog.parts.files.of(pointer)).document
         except NotFound:
             return None
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakepact.runtime import SystemClock
-from lakepact.server.vending.cache import Credentials
+from lakepact.server.vending.cache import Credentials, Key
 from lakepact.server.vending.scope import Credential, ProviderFailed, Right
 
-KEY = ("s3://lake/t", Right.READ)
+KEY = ("1", "s3://lake/t", Right.READ, None)
 
 
 class Clock(SystemClock):
@@ -63,11 +63,17 @@ async def test_a_short_one_is_kept_for_half_its_life() -> None:
     assert (await credentials.get(KEY, mint)).tag == "2"
 
 
-async def test_rights_and_locations_do_not_share() -> None:
+async def test_tables_locations_rights_and_transactions_do_not_share() -> None:
     _, mint, credentials = world()
-    for key in (KEY, ("s3://lake/t", Right.WRITE), ("s3://lake/u", Right.READ)):
+    others: list[Key] = [
+        ("2", "s3://lake/t", Right.READ, None),
+        ("1", "s3://lake/u", Right.READ, None),
+        ("1", "s3://lake/t", Right.WRITE, None),
+        ("1", "s3://lake/t", Right.READ, "staged"),
+    ]
+    for key in (KEY, *others):
         await credentials.get(key, mint)
-    assert mint.made == 3
+    assert mint.made == 5
 
 
 async def test_all_who_ask_at_once_get_one_and_one_who_leaves_takes_nothing_away() -> None:
@@ -102,5 +108,5 @@ async def test_an_old_one_that_cannot_be_renewed_is_not_given_again() -> None:
 async def test_there_are_never_more_than_so_many() -> None:
     _, mint, credentials = world(most=2)
     for name in ("a", "b", "c", "b", "a"):
-        await credentials.get((name, Right.READ), mint)
+        await credentials.get((name, "s3://lake/t", Right.READ, None), mint)
     assert mint.made == 4

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import boto3
 import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
 
 from lakepact.catalog.errors import BadRequest, Refusal
 from lakepact.errors import InvalidRequest
@@ -117,6 +121,28 @@ def test_what_is_no_url_is_a_bad_request(uri: str) -> None:
         checked("GET", uri)
 
 
+@pytest.mark.parametrize("folder", ["wh/db/t-1", "elsewhere"])
+def test_a_name_that_is_longer_than_s3_takes_is_refused_before_it_is_decoded(folder: str) -> None:
+    # Encoded forty thousand times over: each decoding would be as long as the one before.
+    for name in ("%" + "25" * 40_000, "a" * 1_025, "%C3%BC" * 600):
+        with pytest.raises(BadRequest, match="1,024 bytes"):
+            checked("GET", f"{BASE}/{folder}/{name}")
+        with pytest.raises(BadRequest, match="1,024 bytes"):
+            checked("POST", f"{BASE}?delete", body=deletion(f"{folder}/{name.replace('%C3%BC', 'üü')}"))
+    with pytest.raises(NotSigned, match="characters"):
+        checked("POST", f"{BASE}?delete", body=deletion("x" * 3_000_000))
+
+
+def test_a_name_that_is_encoded_over_and_over_is_not_signed() -> None:
+    for rounds, is_signed in ((0, True), (2, True), (300, False)):
+        uri = f"{BASE}/wh/db/t-1/%{'25' * rounds}20a"
+        if is_signed:
+            assert checked("GET", uri).uri == uri
+        else:
+            with pytest.raises(NotSigned, match="over and over"):
+                checked("GET", uri)
+
+
 def test_listing_is_signed_inside_of_the_table() -> None:
     found = checked("GET", f"{BASE}?list-type=2&max-keys=10&prefix=wh/db/t-1/data/&x-id=ListObjectsV2", READER)
     assert found.uri == f"{BASE}/?list-type=2&max-keys=10&prefix=wh%2Fdb%2Ft-1%2Fdata%2F&x-id=ListObjectsV2"
@@ -220,6 +246,44 @@ def test_a_body_signed_in_parts_is_refused_and_one_with_a_trailer_is_not() -> No
 
 
 # --- many deletions ---
+
+
+def test_the_body_of_a_client_of_botocore_is_signed_as_it_comes() -> None:
+    """PyIceberg lets botocore make its requests unsigned, and has them signed before they are sent."""
+    s3 = boto3.client("s3", region_name="eu-central-1", config=Config(signature_version=UNSIGNED))
+    seen: list[ToSign] = []
+
+    class NotSent(Exception):
+        pass
+
+    def sign(request: Any, **_: Any) -> None:
+        headers = {name: value if isinstance(value, str) else value.decode() for name, value in request.headers.items()}
+        asked = {name: [value] for name, value in headers.items()}
+        body = {"method": request.method, "region": "eu-central-1", "uri": request.url, "headers": asked}
+        seen.append(to_sign(parse_sign_request(body), WRITER, AMAZON))
+        raise NotSent
+
+    s3.meta.events.register_last("before-sign.s3", sign)
+    own = {"Bucket": "lake", "Key": "wh/db/t-1/data/a"}
+    calls: list[Callable[[], object]] = [
+        lambda: s3.put_object(**own, Body=b"PAR1"),
+        lambda: s3.upload_part(**own, UploadId="u", PartNumber=1, Body=b"PAR1"),
+        lambda: s3.get_object(**own),
+    ]
+    for call in calls:
+        with pytest.raises(NotSent):
+            call()
+    put, part, get = seen
+    for one in (put, part):
+        assert one.signed["x-amz-trailer"] == "x-amz-checksum-crc32" and one.signed["content-encoding"] == "aws-chunked"
+        assert one.payload_hash == one.signed["x-amz-content-sha256"] == "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+    assert get.payload_hash == "UNSIGNED-PAYLOAD"
+
+
+@pytest.mark.parametrize("said", ["", "UNSIGNED-PAYLOAD", "0" * 64])
+def test_a_body_in_chunks_is_not_signed_as_a_whole_one(said: str) -> None:
+    with pytest.raises(NotSigned, match="in chunks"):
+        checked("PUT", FILE, content_encoding="gzip, aws-chunked", x_amz_content_sha256=said)
 
 
 def deletion(*keys: str, more: str = "") -> str:

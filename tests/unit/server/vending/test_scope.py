@@ -10,7 +10,7 @@ import pytest
 
 from lakepact.server.vending.gcs import boundary
 from lakepact.server.vending.s3_policy import session_policy
-from lakepact.server.vending.scope import NotScopable, Right, Scope, scope_of
+from lakepact.server.vending.scope import Home, NotScopable, Right, Scope, scope_of
 from tests.support.s3_guarded import ROLE, allows
 
 ROOT = "s3://lake/wh"
@@ -19,7 +19,11 @@ ROOT = "s3://lake/wh"
 def scope(
     location: str = f"{ROOT}/db/t-1", right: Right = Right.WRITE, properties: Mapping[str, str] | None = None
 ) -> Scope:
-    return scope_of(ROOT, "lake", "wh", {"location": location, "properties": properties or {}}, right)
+    return scope_of(ROOT, "lake", "wh", _home(location, properties), right)
+
+
+def _home(location: str, properties: Mapping[str, str] | None = None) -> Home:
+    return Home.of_new({"table-uuid": "1", "location": location, "properties": properties or {}})
 
 
 def policy(right: Right, **more: Any) -> Any:
@@ -29,7 +33,7 @@ def policy(right: Right, **more: Any) -> Any:
 def test_a_scope_is_the_folder_with_a_slash() -> None:
     assert scope().folder == "wh/db/t-1"
     assert scope().prefix == f"{ROOT}/db/t-1/"
-    assert scope_of("s3://lake", "lake", "", {"location": "s3://lake/t"}, Right.READ).folder == "t"
+    assert scope_of("s3://lake", "lake", "", _home("s3://lake/t"), Right.READ).folder == "t"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,17 @@ def test_a_writers_policy() -> None:
         assert not allows(policy(Right.WRITE), action, other)
     for action in ("s3:PutObjectAcl", "s3:DeleteBucket", "s3:GetObjectVersion", "s3:PutBucketPolicy", "iam:PassRole"):
         assert not allows(policy(Right.WRITE), action, mine)
+
+
+def test_a_writers_policy_leaves_metadata_files_to_the_catalog() -> None:
+    folder = "arn:aws:s3:::lake/wh/db/t-1"
+    for name in ("metadata/00001-x.metadata.json", "elsewhere/00001-x.gz.metadata.json", "metadata/1.metadata.json.gz"):
+        assert not allows(policy(Right.WRITE), "s3:PutObject", f"{folder}/{name}")
+        # Spark deletes the files of a table that is purged itself.
+        for action in ("s3:GetObject", "s3:DeleteObject"):
+            assert allows(policy(Right.WRITE), action, f"{folder}/{name}")
+    for name in ("metadata/snap-1.avro", "metadata/x.stats", "metadata/version-hint.text"):
+        assert allows(policy(Right.WRITE), "s3:PutObject", f"{folder}/{name}")
 
 
 def test_a_readers_policy() -> None:
