@@ -1,6 +1,6 @@
 """The history of a table: its versions, and who made each of them. Pure: from metadata and receipts to a timeline.
 
-What a pipeline made inside Lakepact is verified, what came from elsewhere is what its writer says. Where a receipt is
+What was read is verified where the server has seen it, and else what the writer says. Where a receipt is
 missing, the snapshot's own summary is all there is, and nothing is claimed about lineage and quality.
 """
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from lakepact.catalog.lineage import LINEAGE, lineage_of
 from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.fields import JsonObject
@@ -37,8 +38,8 @@ _MOST_SNAPSHOTS: Final = 100
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
-_LINEAGE: Final = {"pipeline": "verified", "rest": "declared-unverified"}
-"""How far a source's word about its inputs can be trusted. What ran inside Lakepact's own pipelines was seen."""
+_BESIDE: Final = ("inputs", "checks", "quality", LINEAGE)
+"""What of a source has a field of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ def receipt_of(
         "base-metadata-location": _base(change),
         **_content(change, metadata, base, size),
         **({} if change.governance is None else {"governance": change.governance}),
-        "source": {name: value for name, value in source.items() if name not in ("inputs", "checks", "quality")},
-        "lineage": _LINEAGE.get(source.get("kind", ""), "none"),
+        "source": {name: value for name, value in source.items() if name not in _BESIDE},
+        "lineage": lineage_of(source),
         "quality": source.get("quality", "not-checked"),
         "inputs": source.get("inputs", []),
         "checks": source.get("checks", []),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
+from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
 from lakepact.catalog.publish import Mark, Publisher
@@ -197,6 +199,7 @@ class Transactions:
 
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
+        call = replace(call, source=await witnessed(self._parts, record, call.source))
         return await self._parts.measured(self._publisher.commit(call, record))
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:

@@ -19,6 +19,8 @@ from lakepact.server.rest.door import Door, page_of
 from lakepact.server.rest.errors import NoSuchState, NoSuchTransaction
 
 _OWN = (WAREHOUSE, READ_ONLY, PRINCIPAL)
+_OWN_KINDS = ("admin", "grpc", "unknown")
+"""How changes came about that nobody has sent over REST."""
 
 
 class TransactionHandlers:
@@ -136,7 +138,7 @@ class TransactionHandlers:
         source: JsonObject | None = None,
     ) -> Call:
         sender = self._door.call(request, operation, catalog).source
-        # The committer's own words, but for who it is.
+        # The committer's own words, but for who it is. What the server has to say of them comes later.
         said = {**sender, **(source or {}), "principal": sender["principal"]}
         return Call(transaction_id, operation, source=said, warehouse=catalog.warehouse.name)
 
@@ -167,7 +169,13 @@ def _states(request: Request) -> list[State]:
 
 def _source(body: JsonObject) -> JsonObject:
     """Who commits, for the receipts, in the committer's own words."""
-    return json_object(body["source"], "commit: 'source'") if body.get("source") is not None else {}
+    if body.get("source") is None:
+        return {}
+    source = json_object(body["source"], "commit: 'source'")
+    kind = optional_text(source, "kind", "commit: 'source'")
+    if kind in _OWN_KINDS:
+        raise Malformed(f"commit: 'source': the kind {kind} is said by the server alone; leave it out, or say your own")
+    return source
 
 
 def _shown(record: TransactionRecord, catalog: Catalog) -> JsonObject:

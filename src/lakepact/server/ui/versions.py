@@ -16,7 +16,7 @@ from lakepact.server.ui.receipts import Document
 from lakepact.server.ui.timeline import version_number
 
 _LINEAGE = {
-    "verified": ("verified", "Seen by the pipeline that ran it"),
+    "verified": ("verified", "The server has seen these being loaded in the transaction"),
     "declared-unverified": ("declared, not verified", "What the writer says of itself"),
 }
 _QUALITY = {"passed": ("Passed", GOOD), "failed": ("Failed", BAD), "not-checked": ("Not checked", CALM)}
@@ -146,7 +146,7 @@ def _lineage(
     if not read:
         if source.get("kind") == "rest":
             return tag("span", "Unknown (external write)", class_="muted")
-        return tag("span", "Unknown" if word == "unknown" else "Nothing was read", class_="muted")
+        return tag("span", "Nothing was read" if word == "verified" else "Unknown", class_="muted")
     shown, title = _LINEAGE.get(word, (word, ""))
     tables = joined([_input(one, links, warehouse) for one in read[:_MOST_INPUTS]])
     more = f" and {len(read) - _MOST_INPUTS} more" if len(read) > _MOST_INPUTS else None

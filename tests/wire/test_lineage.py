@@ -1,0 +1,102 @@
+"""What a receipt says of inputs: what the server has seen is verified, what a committer says is declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.overlays import begin, furnish
+from tests.wire.test_receipts import receipts
+from tests.wire.world import Json, Wire, append, set_properties, table_path
+
+
+def _input(table: str, loaded: Json, **more: Any) -> Json:
+    snapshot_id = loaded["metadata"].get("current-snapshot-id")
+    uuid = loaded["metadata"]["table-uuid"]
+    return {"table": table, "table-uuid": uuid, "snapshot-id": str(snapshot_id), "used-by": ["x"], **more}
+
+
+def _run(*inputs: Any, **more: Any) -> Json:
+    return {"source": {"kind": "pipeline", "pipeline": "close", "run-id": "r1", "inputs": list(inputs), **more}}
+
+
+async def _told(folder: Path, reads: bool, says: Any, **begun: Any) -> Json:
+    """The receipt of a transaction that makes `made`, has loaded `raw` or not, and says this about it."""
+    async with Wire.opened(folder) as wire:
+        await furnish(wire, "raw", "made", "ledger")
+        for number in (1, 2):
+            assert (await wire.commit(append(number, number, number - 1 or None), name="raw")).status == 200
+        raw, ledger = await wire.load("raw"), await wire.load("ledger")
+        tx = await begin(wire, **begun)
+        if reads:
+            await tx.load("raw")
+        await tx.commit([set_properties(a="b")], name="made")
+        answer = await tx.do("commit", says(raw, ledger))
+        assert answer.status == 200, answer.body
+    [mine] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
+    assert mine["name"] == "made" and "lineage" not in mine["source"]
+    return mine
+
+
+SEEN = {
+    "what was loaded": lambda raw, ledger: _run(_input("db.raw", raw)),
+    "at an earlier snapshot": lambda raw, ledger: _run(_input("db.raw", raw, **{"snapshot-id": "1"})),
+}
+CLAIMED = {
+    "another table": lambda raw, ledger: _run(_input("db.ledger", ledger)),
+    "one more": lambda raw, ledger: _run(_input("db.raw", raw), _input("db.ledger", ledger)),
+    "another name": lambda raw, ledger: _run(_input("finance.ledger", raw)),
+    "no such snapshot": lambda raw, ledger: _run(_input("db.raw", raw, **{"snapshot-id": "99"})),
+    "no id": lambda raw, ledger: _run({"table": "db.raw"}),
+    "no inputs": lambda raw, ledger: _run(),
+    "nonsense": lambda raw, ledger: _run("db.raw", 7, None),
+    "the word itself": lambda raw, ledger: _run(_input("db.ledger", ledger), lineage="verified"),
+    "as something else": lambda raw, ledger: {"source": {"kind": "job", "inputs": [_input("db.ledger", ledger)]}},
+}
+
+
+@pytest.mark.parametrize("how", SEEN)
+async def test_inputs_that_the_transaction_has_loaded_are_verified(tmp_path: Path, how: str) -> None:
+    told = await _told(tmp_path, True, SEEN[how])
+    assert told["lineage"] == "verified" and [one["table"] for one in told["inputs"]] == ["db.raw"]
+
+
+@pytest.mark.parametrize("how", CLAIMED)
+async def test_t_forge_3_what_the_server_has_not_seen_is_declared(tmp_path: Path, how: str) -> None:
+    told = await _told(tmp_path, True, CLAIMED[how])
+    assert told["lineage"] == "declared-unverified"
+
+
+async def test_t_forge_3_a_transaction_that_notes_no_reads_proves_none(tmp_path: Path) -> None:
+    told = await _told(tmp_path, True, SEEN["what was loaded"], isolation="snapshot")
+    assert told["lineage"] == "declared-unverified"
+
+
+async def test_that_nothing_was_read_is_verified_if_nothing_else_was_loaded(tmp_path: Path) -> None:
+    assert (await _told(tmp_path, False, CLAIMED["no inputs"]))["lineage"] == "verified"
+
+
+async def test_a_prepared_transaction_is_no_different(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await furnish(wire, "raw", "made")
+        tx = await begin(wire)
+        raw = await tx.load("raw")
+        await tx.commit([set_properties(a="b")], name="made")
+        assert (await tx.do("prepare")).status == 200
+        says = _run(_input("db.raw", raw, **{"snapshot-id": None}))
+        assert (await tx.do("commit", says)).status == 200
+        assert (await tx.do("commit", says)).status == 200, "and again"
+    [mine] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
+    assert mine["lineage"] == "verified"
+
+
+@pytest.mark.parametrize("kind", ["admin", "grpc", "unknown", 7, ["pipeline"]])
+async def test_t_forge_3_the_servers_own_words_are_not_for_clients(wire: Wire, kind: Any) -> None:
+    await furnish(wire, "made")
+    tx = await begin(wire)
+    await tx.commit([set_properties(a="b")], name="made")
+    assert (await tx.do("commit", {"source": {"kind": kind}})).status == 400
+    assert (await tx.do("commit", {"source": {"kind": "job"}})).status == 200
+    assert (await wire.get(table_path("made"))).status == 200
