@@ -138,7 +138,7 @@ def test_a_graph_runs_as_one_transaction_and_stages_read_what_others_have_staged
         f"{raw}.{table}": id for table, id in before.items()
     }
     found = receipt(lake, f"{raw}.daily")
-    assert (found["lineage"], found["quality"]) == ("declared-unverified", "passed")
+    assert (found["lineage"], found["quality"]) == ("verified", "passed")
     assert found["source"]["kind"] == "pipeline"
     assert (found["source"]["pipeline"], found["source"]["run-id"]) == (name, result.run_id)
     assert {one["table"] for one in found["inputs"]} == {f"{raw}.raw_orders", f"{raw}.raw_customers"}
@@ -285,10 +285,9 @@ def test_inputs_may_grow_meanwhile_unless_the_pipeline_is_serializable(
 
     assert dp.run(pipeline("snapshot"), shared).attempts == 1
     assert rows(lake, f"{raw}.counted") == [(2,)]
-    assert receipt(lake, f"{raw}.counted")["lineage"] == "declared-unverified"
+    assert receipt(lake, f"{raw}.counted")["lineage"] == "verified"
     assert dp.run(pipeline("serializable"), shared).attempts == 2
     assert rows(lake, f"{raw}.counted") == [(4,)]
-    # The server has noted what it depends on, and the run says the same.
     assert receipt(lake, f"{raw}.counted")["lineage"] == "verified"
 
 
@@ -401,7 +400,7 @@ def test_delta_and_iceberg_tables_are_made_of_each_other_in_one_commit(
         f"{raw}.{table}": at for table, at in before.items()
     }
     found = delta_receipt(lake, delta["best"])
-    assert (found["lineage"], found["quality"]) == ("declared-unverified", "passed")
+    assert (found["lineage"], found["quality"]) == ("verified", "passed")
     assert (found["source"]["pipeline"], found["source"]["run-id"]) == (name, result.run_id)
 
     # Once more: what is added to is added to, with a new column, what is merged and computed anew is not doubled.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.wire.overlays import begin, furnish
+from tests.wire.people import house, on_namespace
 from tests.wire.test_receipts import receipts
 from tests.wire.world import Json, Wire, append, set_properties, table_path
 
@@ -69,9 +70,37 @@ async def test_t_forge_3_what_the_server_has_not_seen_is_declared(tmp_path: Path
     assert told["lineage"] == "declared-unverified"
 
 
-async def test_t_forge_3_a_transaction_that_notes_no_reads_proves_none(tmp_path: Path) -> None:
-    told = await _told(tmp_path, True, SEEN["what was loaded"], isolation="snapshot")
-    assert told["lineage"] == "declared-unverified"
+@pytest.mark.parametrize("how", SEEN)
+async def test_under_snapshot_isolation_inputs_are_verified_that_the_transaction_has_in_sight(
+    tmp_path: Path, how: str
+) -> None:
+    assert (await _told(tmp_path, True, SEEN[how], isolation="snapshot"))["lineage"] == "verified"
+
+
+@pytest.mark.parametrize("how", ["another name", "no such snapshot", "no id", "no inputs", "nonsense"])
+async def test_t_forge_3_what_the_transaction_has_not_in_sight_is_declared(tmp_path: Path, how: str) -> None:
+    assert (await _told(tmp_path, True, CLAIMED[how], isolation="snapshot"))["lineage"] == "declared-unverified"
+
+
+async def test_t_forge_3_what_the_committer_may_not_see_is_declared(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        for namespace in ("pub", "secret"):
+            await people.root.namespace(namespace)
+            await people.root.table("t", namespace)
+        await people.root.grant("user:bob", "write", **on_namespace("pub"))
+        inputs = {name: _input(f"{name}.t", await people.root.load("t", name)) for name in ("pub", "secret")}
+        told = {}
+        for name, one in inputs.items():
+            begun = await people.bob.post("/transactions", {"isolation": "snapshot"})
+            transaction = begun.json()["transaction-id"]
+            inside = people.bob.at(f"main@{transaction}")
+            changed = {"requirements": [], "updates": [set_properties(a=name)]}
+            assert (await inside.post(table_path("t", "pub"), changed)).status == 200
+            says = _run({**one, "snapshot-id": None})
+            assert (await people.bob.post(f"/transactions/{transaction}/commit", says)).status == 200
+            told[transaction] = name
+    found = {told.get(one["transaction-id"]): one["lineage"] for one in receipts(people.root)}
+    assert {name: found[name] for name in inputs} == {"pub": "verified", "secret": "declared-unverified"}
 
 
 async def test_that_nothing_was_read_is_verified_if_nothing_else_was_loaded(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """How far the word of whoever commits can be trusted about what was read.
 
-A pipeline runs on somebody's machine, and what it says of its inputs anybody could say who may write its tables. What a
-serializable transaction has loaded, on the other hand, the server has noted itself, for the transaction depends on it.
-So inputs are verified if each of them is a table that was loaded in that very transaction, under the name and with the
-snapshot that it had there; all else is declared. What was made of what was loaded, nobody here can see.
+A pipeline runs on somebody's machine, and what it says of its inputs anybody could say who may write its tables. So the
+server holds it against what it knows: inputs are verified if the transaction has seen each of these tables under this
+name and with this snapshot, and whoever commits may see them; all else is declared. What a serializable transaction has
+loaded the server has noted itself, for the transaction depends on it, and there each input must be among that. What was
+made of it, nobody here can see.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,10 +17,11 @@ from lakepact.catalog.delta_steps import DELTA_CELLS
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, shown
+from lakepact.catalog.work import Judge
 from lakepact.errors import SnapshotTooOld, TransactionError, Unreadable
 from lakepact.iceberg.fields import JsonObject
-from lakepact.kernel.keys import Key, segments_of
+from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Isolation, Transaction, TransactionRecord
 
 VERIFIED: Final = "verified"
@@ -41,43 +44,57 @@ def lineage_of(source: Mapping[str, Any]) -> str:
     return DECLARED if source.get("kind") in (_PIPELINE, _REST) or source.get("inputs") else NONE
 
 
-async def witnessed(parts: Parts, record: TransactionRecord, source: JsonObject) -> JsonObject:
+async def witnessed(parts: Parts, record: TransactionRecord, source: JsonObject, judge: Judge | None) -> JsonObject:
     """What the committer says, with the server's own word about it if there is something to say."""
     said = {name: value for name, value in source.items() if name != LINEAGE}
     if said.get("kind") != _PIPELINE and not said.get("inputs"):
         return said
     try:
-        seen = record.isolation is Isolation.SERIALIZABLE and await _was_loaded(parts, record, said.get("inputs") or [])
+        seen = await _was_seen(parts, record, said.get("inputs") or [], judge)
     except (TransactionError, SnapshotTooOld, NotFound, Unreadable):
         # It has ended meanwhile, or cannot be read any more: the commit says so, and not this.
         seen = False
     return {**said, LINEAGE: VERIFIED} if seen else said
 
 
-async def _was_loaded(parts: Parts, record: TransactionRecord, inputs: Any) -> bool:
-    contents = await parts.store.contents(record.id)
-    keys = _tables(contents)
-    if not isinstance(inputs, list) or len(inputs) > _MOST_INPUTS:
+async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge: Judge | None) -> bool:
+    if not isinstance(inputs, list) or len(inputs) > _MOST_INPUTS or not all(isinstance(one, dict) for one in inputs):
         return False
-    if not inputs:
-        # That nothing was read can be said if nothing was loaded but what is written.
-        return set(keys.values()) <= {write.key for write in contents.writes}
-    named = [keys.get(str(one.get("table-uuid")).lower()) if isinstance(one, dict) else None for one in inputs]
-    wanted = [key for key in named if key is not None]
-    if len(wanted) < len(inputs):
+    loaded = None
+    if record.isolation is Isolation.SERIALIZABLE:
+        contents = await parts.store.contents(record.id)
+        loaded = _tables(contents)
+        if not inputs:
+            # That nothing was read can be said if nothing was loaded but what is written.
+            return loaded <= {write.key for write in contents.writes}
+    ids = [str(one.get("table-uuid")).lower() for one in inputs]
+    if not ids or not all(map(_is_id, ids)):
         return False
-    cells = await parts.store.read_in(record.id, list(dict.fromkeys(wanted)), note=False)
-    for one, key in zip(inputs, wanted, strict=True):
-        pointer = Pointer.of(cells[key])
-        if pointer is None or not _is_called(pointer, one.get("table")) or not await _had(parts, pointer, one):
+    keys = {id: parts.keys.of_any_kind(id) for id in ids}
+    cells = await parts.store.read_in(record.id, [keys[id][family] for id in keys for family in _TABLES], note=False)
+    for id, one in zip(ids, inputs, strict=True):
+        found = (Pointer.of(cells[keys[id][family]]) for family in _TABLES)
+        pointer = next((one for one in found if one is not None), None)
+        if pointer is None or (loaded is not None and keys[id][FAMILIES[pointer.kind]] not in loaded):
+            return False
+        if not _is_called(pointer, one.get("table")) or not await _had(parts, pointer, one):
+            return False
+        if judge is not None and not judge.sees(pointer):
             return False
     return True
 
 
-def _tables(contents: Transaction) -> dict[str, Key]:
-    """The cells of the tables that a transaction has met, by their ids."""
+def _is_id(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _tables(contents: Transaction) -> set[Key]:
+    """The cells of the tables that a transaction has met."""
     met = (one.key for some in (contents.reads, contents.writes) for one in some)
-    return {segments_of(key)[-1]: key for key in met if family_of(key) in _TABLES}
+    return {key for key in met if family_of(key) in _TABLES}
 
 
 def _is_called(pointer: Pointer, name: object) -> bool:

@@ -200,7 +200,7 @@ class Transactions:
 
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
-        call = replace(call, source=await witnessed(self._parts, record, call.source))
+        call = replace(call, source=await witnessed(self._parts, record, call.source, call.judge))
         return await self._parts.measured(self._publisher.commit(call, record))
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
