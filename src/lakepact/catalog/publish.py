@@ -30,7 +30,7 @@ from lakepact.catalog.errors import CommitFailed, NamespaceNotEmpty, Refusal, re
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlaps import inside_of_another, keys_above
+from lakepact.catalog.overlaps import Folders, inside_of_another
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
@@ -403,14 +403,17 @@ class Publisher:
             reads[namespace] = cell.revision
 
     async def _secure_folders(self, writes: Mapping[Key, Write], reads: dict[Key, int]) -> None:
-        """A new table lies in nobody's folder. Under snapshot isolation what its plan has read is no dependency."""
+        """What is new lies in nobody's folder. Under snapshot isolation what its plan has read is no dependency."""
+        folders = Folders(self._parts)
         for write in list(writes.values()):
-            if family_of(write.key) != "locations" or write.value is None:
+            is_new_view = family_of(write.key) == "views" and write.revision == 0
+            if write.value is None or not (is_new_view or family_of(write.key) == "locations"):
                 continue
-            above = [key for key in keys_above(self._parts, write.value["location"]) if key not in (*writes, *reads)]
-            for key, cell in (await self._parts.store.read(above) if above else {}).items():
-                if cell.value is not None and cell.value["id"] != write.value["id"]:
-                    raise CommitFailed(str(inside_of_another(write.value["location"], cell.value["location"])))
+            location, id = write.value["location"], write.value.get("id") or write.value["uuid"]
+            unread = [key for key in folders.keys(location) if key not in writes and key not in reads]
+            for key, cell in (await self._parts.store.read(unread) if unread else {}).items():
+                if cell.value is not None and cell.value["id"] != id:
+                    raise CommitFailed(str(inside_of_another(location, cell.value["location"])))
                 reads[key] = cell.revision
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:

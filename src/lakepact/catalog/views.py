@@ -99,6 +99,8 @@ class Views:
         new = Pointer.to(
             Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location, digest=digest
         )
+        if new.location != pointer.location:
+            await self._folders.check_view(draft, new)
         draft.write(self._keys.view(pointer.id), new.to_json())
         return {"metadata-location": location}
 
@@ -123,7 +125,8 @@ class Views:
             self._keys.name(pointer.identifier),
             self._keys.dropped(pointer.id),
         )
-        [there, _, note] = await draft.read(key, name, dropped)
+        [there, _, note, *_] = await draft.read(key, name, dropped, *self._folders.keys(pointer.location))
+        await self._folders.check_view(draft, pointer)
         if (old := Pointer.of(there)) is not None:
             raise AlreadyExists(f"View with the same uuid already exists: {shown(old.identifier)} ({pointer.id})")
         if note.exists:
