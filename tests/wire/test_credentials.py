@@ -27,7 +27,7 @@ from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
 from tests.wire.people import Person, house, on_namespace, on_table
-from tests.wire.world import SCHEMA, Json, Wire, creation, new_key, segment, set_properties
+from tests.wire.world import SCHEMA, VIEW_VERSION, Json, Wire, creation, new_key, segment, set_properties
 
 VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 SIGNING: Final = {"X-Iceberg-Access-Delegation": "remote-signing"}
@@ -420,21 +420,27 @@ async def test_t_vend_4_a_table_does_not_come_back_around_others_that_came_meanw
     await lake.table("inner", location=f"{place}/inner")
     assert (await move(place)).refusal == (400, "BadRequestException")
     assert (await move(f"{lake.settings.warehouse}/third")).status == 200
+    # A dropped one of the same name gives way.
+    assert (await lake.delete(T)).status == 204
+    await lake.table("t", location=f"{place}2")
+    assert (await move(f"{lake.settings.warehouse}/third")).status == 200
 
 
+@pytest.mark.parametrize("kind", ["tables", "views"])
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 async def test_t_vend_4_what_a_transaction_makes_in_a_folder_that_was_taken_meanwhile_is_not_published(
-    lake: Wire, isolation: str
+    lake: Wire, isolation: str, kind: str
 ) -> None:
     place = f"{lake.settings.warehouse}/chosen"
     begun = (await lake.post("/transactions", json={"isolation": isolation})).json()
-    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    inside = f"/v1/{begun['prefix']}/namespaces/db/{kind}"
     made = {"name": "inner", "schema": SCHEMA, "location": f"{place}/inner"}
-    assert (await lake.client.send("POST", inside, json=made)).status == 200
+    of_a_view = {"view-version": VIEW_VERSION, "properties": {}}
+    assert (await lake.client.send("POST", inside, json=made | (of_a_view if kind == "views" else {}))).status == 200
     await lake.table("t", location=place)
     published = await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})
     assert published.refusal == (409, "CommitFailedException"), published.body
-    assert (await lake.get("/namespaces/db/tables/inner")).status == 404
+    assert (await lake.get(f"/namespaces/db/{kind}/inner")).status == 404
 
 
 async def test_t_vend_4_what_was_given_inside_a_transaction_is_not_for_those_who_come_after_it(
@@ -461,11 +467,54 @@ async def test_t_vend_5_characters_with_a_meaning_in_policies_get_no_credentials
 async def test_t_vend_4_a_table_that_writes_outside_of_its_location_gets_no_credentials(
     lake: Wire, guard: Guard
 ) -> None:
-    other = await lake.table("other")
-    await lake.table("t", properties={"write.data.path": other["metadata"]["location"]})
+    await lake.table("t", properties={"write.data.path": f"{lake.settings.warehouse}/elsewhere"})
     assert "storage-credentials" not in (await lake.get(T, headers=VENDED)).json()
     refused = await lake.get(f"{T}/credentials")
     assert refused.refusal == (403, "ForbiddenException") and "write.data.path" in refused.error["message"]
+
+
+async def test_t_vend_4_no_view_comes_to_lie_in_a_tables_folder_and_one_that_lies_there_means_no_credentials(
+    lake: Wire,
+) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    await lake.table("t", location=f"{place}/t")
+    assert (await lake.get(f"{T}/credentials")).status == 200
+    for location in (f"{place}/t", f"{place}/t/views/v"):
+        body = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}, "location": location}
+        assert (await lake.post("/namespaces/db/views", body)).refusal == (400, "BadRequestException")
+    view = await lake.view("v", location=f"{place}/v")
+    moves = {"requirements": [], "updates": [{"action": "set-location", "location": f"{place}/t/v"}]}
+    assert (await lake.post("/namespaces/db/views/v", moves)).refusal == (400, "BadRequestException")
+    for name, location in (("same", view["metadata"]["location"]), ("around", place)):
+        await lake.table(name, location=location)
+        refused = await lake.get(f"/namespaces/db/tables/{name}/credentials")
+        assert refused.refusal == (403, "ForbiddenException")
+
+
+async def test_t_vend_4_what_an_open_transaction_has_begun_in_a_folder_counts(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    begun = (await lake.post("/transactions", json={})).json()
+    inside = f"/v1/{begun['prefix']}/namespaces/db/tables"
+    made = {"name": "inner", "schema": SCHEMA, "location": f"{place}/inner"}
+    assert (await lake.client.send("POST", inside, json=made)).status == 200
+    # What a transaction has begun is not in its own way.
+    assert (await lake.client.send("GET", f"{inside}/inner/credentials")).status == 200
+    await lake.table("t", location=place)
+    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+
+
+async def test_t_vend_4_no_table_writes_into_anothers_folder(lake: Wire) -> None:
+    place = f"{lake.settings.warehouse}/chosen"
+    own, chosen = (await lake.table("own"))["metadata"]["location"], await lake.table("chosen", location=place)
+    for path in (own, f"{own}/data/b", f"{place}/data", chosen["metadata"]["location"]):
+        for name in ("write.data.path", "write.metadata.path"):
+            refused = await lake.create("t", properties={name: path})
+            assert refused.refusal == (400, "BadRequestException") and "another table" in refused.error["message"]
+    table = await lake.table("t", properties={"write.data.path": f"{lake.settings.warehouse}/elsewhere"})
+    assert (await lake.commit([set_properties(**{"write.data.path": own})])).refusal == (400, "BadRequestException")
+    assert (await lake.commit([set_properties(a="b")])).status == 200
+    inside = {"write.data.path": f"{table['metadata']['location']}/data"}
+    assert (await lake.commit([set_properties(**inside)])).status == 200
 
 
 # --- metadata files are the catalog's ---

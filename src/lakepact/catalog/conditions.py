@@ -9,6 +9,7 @@ between, it is looked at again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from lakepact.access import Scope
@@ -19,10 +20,10 @@ from lakepact.catalog.ids import beside
 from lakepact.catalog.keys import family_of, last_segment, namespace_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlaps import inside_of_another, keys_above
-from lakepact.catalog.pointers import FAMILIES, Pointer
+from lakepact.catalog.overlaps import Folders, inside_of_another
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Cell, Transaction, Value, Write
+from lakepact.kernel.model import Cell, Transaction, Write
 
 Mark: TypeAlias = Callable[[Sequence[str], str], Awaitable[None]]
 
@@ -47,9 +48,9 @@ class Conditions:
         new = [key for key in created if writes[key].revision == 0 and family_of(key) in _POINTERS]
         said = {keys.governance(last_segment(key)): key for key in dropped if family_of(key) in _POINTERS}
         held = {grants.holding(Scope.namespace(namespace_of(key))) for key in namespaces}
-        places = [writes[key].value or {} for key in created if family_of(key) == "locations"]
-        above = {key for place in places for key in keys_above(self._parts, place["location"])}
-        looked = (*parents, *beside(keys, new), *above, *said, *held)
+        places = [_place(writes[key]) for key in created if family_of(key) == "locations" or _is_new_view(writes[key])]
+        folders = {key: place for place in places for key in Folders(self._parts).keys(place.location)}
+        looked = (*parents, *beside(keys, new), *folders, *said, *held)
         wanted = [key for key in looked if key not in writes and key not in reads]
         found = await self._parts.store.read(wanted) if wanted else {}
         for key, cell in found.items():
@@ -61,8 +62,8 @@ class Conditions:
             elif key in held:
                 for namespace in namespaces:
                     refuse_granted(namespace_of(namespace), cell)
-            elif key in above:
-                _refuse_inside(cell, [place for place in places if key in keys_above(self._parts, place["location"])])
+            elif key in folders:
+                _refuse_inside(cell, folders[key])
             elif cell.exists:
                 raise CommitFailed(f"the uuid {last_segment(key)} was given to another table or view meanwhile")
             reads[key] = cell.revision
@@ -98,10 +99,25 @@ def _stay(namespace: Cell, writes: dict[Key, Write], reads: dict[Key, int]) -> N
         reads[namespace.key] = namespace.revision
 
 
-def _refuse_inside(folder: Cell, places: Sequence[Value]) -> None:
-    for place in places:
-        if folder.value is not None and folder.value["id"] != place["id"]:
-            raise CommitFailed(str(inside_of_another(place["location"], folder.value["location"])))
+@dataclass(frozen=True, slots=True)
+class _Place:
+    location: str
+    id: str
+
+
+def _place(write: Write) -> _Place:
+    value = write.value or {}
+    return _Place(value["location"], value.get("id") or value["uuid"])
+
+
+def _is_new_view(write: Write) -> bool:
+    return family_of(write.key) == FAMILIES[Kind.VIEW] and write.revision == 0
+
+
+def _refuse_inside(folder: Cell, place: _Place) -> None:
+    """Of several that come to lie in one folder, any will do: if it is somebody else's, none may."""
+    if folder.value is not None and folder.value["id"] != place.id:
+        raise CommitFailed(str(inside_of_another(place.location, folder.value["location"])))
 
 
 def _refuse_protected(governance: Cell, note: Write) -> None:

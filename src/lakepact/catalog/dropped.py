@@ -183,6 +183,7 @@ class Dropped:
 
     async def _take_location(self, draft: Draft, pointer: Pointer) -> None:
         if pointer.kind is Kind.VIEW:
+            await self._folders.check_view(draft, pointer)
             return
         key = self._location(pointer)
         owner = await draft.current(key)

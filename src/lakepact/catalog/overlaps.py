@@ -2,7 +2,8 @@
 
 Nothing comes to lie in a table's folder (`Folders.check`): whoever takes a place depends on the cells of all folders
 above it, so of two that would lie one inside the other at most the inner one can have come first. And a folder whose
-name ends in the uuid of its table is not even asked about: `Warehouse` lets nothing lie below such a one.
+name ends in the uuid of its table is not even asked about: `Warehouse` lets nothing lie below such a one. Views own no
+folder, and lie in no table's; nor does a table write into another's (`check_paths`).
 
 What was there before a folder was taken is looked for when it matters: when a credential is made for a folder that a
 client chose, and when a table comes back to one that it had left (`overlapping`). From then on nothing can come.
@@ -10,21 +11,26 @@ client chose, and when a table comes back to one that it had left (`overlapping`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.pointers import Pointer
-from lakepact.catalog.warehouse import is_of_a_table
+from lakepact.catalog.warehouse import LOCATION_PROPERTIES, is_of_a_table
 from lakepact.catalog.work import Draft
+from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.kernel.keys import Key, key_of
 
 if TYPE_CHECKING:
     from lakepact.catalog.operations import Parts
 
-_FAMILIES: Final = ("locations", "dropped")
-"""Who owns which location, and what dropped tables have left behind."""
+_TAKEN: Final = ("locations", "views", "staged")
+"""Who owns which location, where views are, what open transactions have begun."""
+
+_LEFT: Final = ("dropped",)
+"""What dropped tables have left behind, also where their location is free."""
 
 
 class Folders:
@@ -36,42 +42,62 @@ class Folders:
     async def check(self, draft: Draft, pointer: Pointer) -> None:
         """Refuse a place inside of another table's folder. Reads the cell of the place itself too, in one round."""
         self._parts.warehouse.check_alone(pointer.location)
-        above = keys_above(self._parts, pointer.location)
-        await draft.read(self.key(pointer.location), *above)
-        for key in above:
+        await draft.read(*self.keys(pointer.location))
+        [_, *above] = self.keys(pointer.location)
+        await self._check_free(draft, above, pointer.location, pointer.id)
+
+    async def check_view(self, draft: Draft, view: Pointer) -> None:
+        """The same for a view. It owns no folder, so its place must not be a table's either."""
+        self._parts.warehouse.check_alone(view.location)
+        await self._check_free(draft, self.keys(view.location), view.location, view.id)
+
+    def check_paths(self, draft: Draft, pointer: Pointer, metadata: JsonObject, before: JsonObject) -> None:
+        """Refuse to write into another table's folder. Costs nothing where a table writes into its own."""
+        old, new = before.get("properties") or {}, metadata.get("properties") or {}
+        for path in {new[name] for name in LOCATION_PROPERTIES if name in new and new[name] != old.get(name)}:
+            name, own = (self._parts.warehouse.blob_name(one) for one in (path, pointer.location))
+            if not f"{name}/".startswith(f"{own}/"):
+                draft.check_last(partial(self._check_free, draft, self.keys(path), path, pointer.id))
+
+    async def _check_free(self, draft: Draft, folders: Sequence[Key], place: str, id: str) -> None:
+        await draft.read(*folders)
+        for key in folders:
             owner = await draft.current(key)
-            if owner is not None and owner["id"] != pointer.id:
-                raise inside_of_another(pointer.location, owner["location"])
-            # Whoever takes that folder at the same moment takes it around this one.
+            if owner is not None and owner["id"] != id:
+                raise inside_of_another(place, owner["location"])
+            # Whoever takes that folder at the same moment takes it around this place.
             draft.depend_on(key)
 
-    async def check_again(self, pointer: Pointer) -> None:
-        """Refuse a place around others, or inside of what they left, for a table that may have been there before.
+    async def check_again(self, pointer: Pointer, gives_way: str | None = None) -> None:
+        """Refuse a place around others for a table that may have been there before.
 
-        Credentials that it had then may be remembered, and must not reach what has come since.
+        Credentials that it had then may be remembered, and must not reach what has come since. `gives_way`: the id of a
+        dropped table that leaves the place to this one.
         """
-        other = await overlapping(self._parts, pointer.location, pointer.id)
+        if is_own_folder(pointer.location, pointer.id):
+            return
+        other = await _overlapping(self._parts, pointer.location, (pointer.id, gives_way), _TAKEN)
         if other is not None:
             raise BadRequest(
                 f"location {pointer.location} and {other} of another table lie one inside the other by now. Choose "
                 f"another location"
             )
 
+    def keys(self, location: str) -> list[Key]:
+        """The cells that say whose folder this is, and whose those are that it lies in."""
+        levels = self._parts.warehouse.blob_name(location).split("/")
+        return [self._parts.keys.location("/".join(levels[:count])) for count in range(len(levels), 0, -1)]
+
     def key(self, location: str) -> Key:
         """The cell that says whose folder this is."""
         return self._parts.keys.location(self._parts.warehouse.blob_name(location))
 
 
-def keys_above(parts: Parts, location: str) -> list[Key]:
-    """The cells of all folders that this one lies in."""
-    return [parts.keys.location(folder) for folder in _above(parts.warehouse.blob_name(location))]
-
-
 def inside_of_another(location: str, other: str) -> BadRequest:
     return BadRequest(
-        f"location {location} lies in {other}, the folder of another table: whoever may reach that table's files would "
-        f"reach these too. Choose another location, give the namespace another one (its property 'location'), or move "
-        f"that table"
+        f"{location} lies in {other}, the folder of another table: whoever may reach that table's files would reach "
+        f"what is put there too. Choose another location, give the namespace another one (its property 'location'), or "
+        f"move that table"
     )
 
 
@@ -82,14 +108,20 @@ def is_own_folder(location: str, uuid: str) -> bool:
 
 
 async def overlapping(parts: Parts, location: str, uuid: str) -> str | None:
-    """The location of another table that this one shares files with; None: there is none."""
+    """The location of another table or view that this one shares files with; None: there is none."""
     if is_own_folder(location, uuid):
         return None
+    return await _overlapping(parts, location, (uuid,), (*_TAKEN, *_LEFT))
+
+
+async def _overlapping(parts: Parts, location: str, own: Collection[str | None], families: Sequence[str]) -> str | None:
     here = f"{without_trailing_slash(location)}/"
-    for family in _FAMILIES:
+    for family in families:
         async for id, other in _locations(parts, family):
             there = f"{without_trailing_slash(other)}/"
-            if id != uuid and (there.startswith(here) or here.startswith(there)):
+            # An older release has not noted for which table a transaction has begun a location.
+            is_own = (id == "" and there == here) or id in own
+            if not is_own and (there.startswith(here) or here.startswith(there)):
                 return other
     return None
 
@@ -101,13 +133,7 @@ async def _locations(parts: Parts, family: str) -> AsyncIterator[tuple[str, str]
         for cell in page.cells:
             value = cell.value or {}
             if "location" in value:
-                yield str(value.get("id") or value.get("uuid")), str(value["location"])
+                yield value.get("id") or value.get("uuid") or "", value["location"]
         if page.after is None:
             return
         after = page.after
-
-
-def _above(name: str) -> Iterator[str]:
-    levels = name.split("/")
-    for count in range(1, len(levels)):
-        yield "/".join(levels[:count])

@@ -226,7 +226,8 @@ class OverlayWorker:
             note = self._parts.keys.staged_location(self._id, value["location"])
             if (await self._parts.store.read([note]))[note].exists:
                 continue
-            written = Write(note, 0, {"location": value["location"], "transaction-id": self._id})
+            begun = {"location": value["location"], "transaction-id": self._id, "id": value["id"]}
+            written = Write(note, 0, begun)
             # A conflict means that another call of the transaction has noted it meanwhile.
             await self._parts.store.commit(
                 Transaction(self._parts.new_id(), "", (written,), answer={"operation": NOTING, "result": {}})

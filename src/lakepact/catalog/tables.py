@@ -106,6 +106,7 @@ class Tables:
         digest = draft.put(location, metadata)
         pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change, digest=digest)
         await self.claim(draft, pointer)
+        self._folders.check_paths(draft, pointer, metadata, {})
         return pointer
 
     async def claim(self, draft: Draft, pointer: Pointer) -> None:
@@ -125,7 +126,7 @@ class Tables:
             # Not a 409: clients take that for a name that is taken and say so, or try the same again.
             raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
         if returns and (owner is None or owner["id"] != pointer.id):
-            await self._folders.check_again(pointer)
+            await self._folders.check_again(pointer, owner["id"] if owner is not None else None)
         draft.write(key, {"id": pointer.id, "location": pointer.location})
 
     async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
@@ -300,6 +301,7 @@ class Tables:
             draft.depend_on(self._keys.table(pointer.id))
             return Changed(identifier, pointer.metadata_location)
         new = self._next(draft, pointer, applied)
+        self._folders.check_paths(draft, new, applied.metadata, base)
         if new.location != pointer.location:
             await self._claim_location(draft, new)
             await self._release_location(draft, pointer)
@@ -386,6 +388,7 @@ class Tables:
             pointer.metadata_location,
             digest=digest,
         )
+        self._folders.check_paths(draft, following, metadata, base)
         if following.location != pointer.location:
             await self._claim_location(draft, following)
             await self._release_location(draft, pointer)
@@ -429,6 +432,7 @@ class Tables:
         pointer = Pointer.to(
             Kind.TABLE, identifier, metadata, metadata_location, Change.REGISTER, previous, digest=digest
         )
+        self._folders.check_paths(draft, pointer, metadata, {})
         if there is not None and there.id == pointer.id:
             if there.location != pointer.location:
                 await self._claim_location(draft, pointer)

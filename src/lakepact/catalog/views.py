@@ -6,7 +6,7 @@ import uuid as uuids
 
 from lakepact.catalog.errors import AlreadyExists, BadRequest, IllegalArgument
 from lakepact.catalog.files import MetadataFiles, digest_of, parsed
-from lakepact.catalog.ids import claim_id
+from lakepact.catalog.ids import cells_of, claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names
 from lakepact.catalog.namespaces import Namespaces
@@ -100,6 +100,8 @@ class Views:
         new = Pointer.to(
             Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location, digest=digest
         )
+        if new.location != pointer.location:
+            await self._folders.check_view(draft, new)
         draft.write(self._keys.view(pointer.id), new.to_json())
         return {"metadata-location": location}
 
@@ -119,6 +121,10 @@ class Views:
         return await self._begin(draft, pointer)
 
     async def _begin(self, draft: Draft, pointer: Pointer) -> JsonObject:
+        # In one look: whether the id is free, and the place.
+        name, folders = self._keys.name(pointer.identifier), self._folders.keys(pointer.location)
+        await draft.read(*cells_of(self._keys, pointer.id), name, *folders)
+        await self._folders.check_view(draft, pointer)
         await claim_id(draft, self._keys, pointer)
         return {"metadata-location": pointer.metadata_location}
 

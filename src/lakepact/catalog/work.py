@@ -160,6 +160,7 @@ class Draft:
         self._cells = cells
         self._attempt = attempt
         self._depends: set[Key] = set()
+        self._last_checks: list[Callable[[], Awaitable[None]]] = []
 
     async def read(self, *keys: Key) -> list[Cell]:
         """These cells, each as this attempt saw it first."""
@@ -197,6 +198,14 @@ class Draft:
     def depend_on(self, key: Key) -> None:
         """The plan is right only while this cell, which was read, stays as it is."""
         self._depends.add(key)
+
+    def check_last(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Something whose refusal would tell of what others have: it is for those who may do all the rest."""
+        self._last_checks.append(check)
+
+    async def run_last_checks(self) -> None:
+        for check in self._last_checks:
+            await check()
 
     def put(self, location: str, document: JsonObject) -> str:
         """A file to be written; what it will be known by."""
@@ -412,11 +421,12 @@ class Worker:
 async def planned(call: Call, plan: Plan, draft: Draft) -> JsonObject:
     """What the plan comes to, if whoever asks may do it. Each attempt is looked at: a name may stand for another table
     by then."""
-    if call.guard is None:
-        return await plan(draft)
-    await call.guard.before(draft)
+    if call.guard is not None:
+        await call.guard.before(draft)
     result = await plan(draft)
-    await call.guard.after(draft)
+    if call.guard is not None:
+        await call.guard.after(draft)
+    await draft.run_last_checks()
     return result
 
 

@@ -19,22 +19,24 @@ Key: TypeAlias = tuple[str, str, Right, str | None]
 
 _MOST: Final = 10_000
 _MARGIN_MS: Final = 600_000
-"""Clients ask again some five minutes before the end; what they get then must have a longer life than that."""
+"""Clients ask again some five minutes before the end; what they get then must have a longer life than that. One that
+lives for less than twice as long is given for half its life: the cloud says how long that is, not the settings."""
 
 
 class Credentials:
-    def __init__(self, clock: Clock, *, lifetime_s: float, most: int = _MOST) -> None:
+    def __init__(self, clock: Clock, *, most: int = _MOST) -> None:
         self._clock = clock
-        self._margin_ms = min(_MARGIN_MS, int(lifetime_s * 1000) // 2)
         self._most = most
-        self._held: OrderedDict[Key, Credential] = OrderedDict()
+        self._held: OrderedDict[Key, tuple[Credential, int]] = OrderedDict()
+        """Each with the moment from which another one is made."""
+
         self._coming: dict[Key, asyncio.Task[Credential]] = {}
 
     async def get(self, key: Key, mint: Callable[[], Awaitable[Credential]]) -> Credential:
         held = self._held.get(key)
-        if held is not None and held.expires_ms - self._clock.now_ms() > self._margin_ms:
+        if held is not None and self._clock.now_ms() < held[1]:
             self._held.move_to_end(key)
-            return held
+            return held[0]
         coming = self._coming.get(key)
         if coming is None:
             coming = self._coming[key] = asyncio.create_task(self._fetch(key, mint))
@@ -48,7 +50,8 @@ class Credentials:
             made = await mint()
         finally:
             del self._coming[key]
-        self._held[key] = made
+        life_ms = made.expires_ms - self._clock.now_ms()
+        self._held[key] = made, made.expires_ms - min(_MARGIN_MS, life_ms // 2)
         self._held.move_to_end(key)
         while len(self._held) > self._most:
             self._held.popitem(last=False)

@@ -38,7 +38,7 @@ def _vendor(name: str, place: Place, given: StorageCredentials, outside: Outside
         )
     if given.remote_signing and scheme != "s3":
         raise InvalidSetting(f"warehouse {name}: remote_signing is for s3:// alone, not for {scheme}://")
-    credentials = Credentials(clock, lifetime_s=given.duration_s)
+    credentials = Credentials(clock)
     if scheme == "s3":
         return _s3(name, place, given, outside, clock, credentials)
     if scheme == "gs":

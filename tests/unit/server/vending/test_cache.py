@@ -37,11 +37,11 @@ class Mint:
         return Credential("p", {}, self.clock.now + self.life_ms, str(self.made))
 
 
-def world(lifetime_s: float = 3_600, **more: int) -> tuple[Clock, Mint, Credentials]:
+def world(**more: int) -> tuple[Clock, Mint, Credentials]:
     clock = Clock()
     mint = Mint(clock)
     mint.go.set()
-    return clock, mint, Credentials(clock, lifetime_s=lifetime_s, **more)
+    return clock, mint, Credentials(clock, **more)
 
 
 async def test_it_is_kept_until_ten_minutes_before_it_expires() -> None:
@@ -54,13 +54,15 @@ async def test_it_is_kept_until_ten_minutes_before_it_expires() -> None:
 
 
 async def test_a_short_one_is_kept_for_half_its_life() -> None:
-    clock, mint, credentials = world(lifetime_s=900)
-    mint.life_ms = 900_000
-    await credentials.get(KEY, mint)
-    clock.now = 449_999
-    assert (await credentials.get(KEY, mint)).tag == "1"
-    clock.now = 450_000
-    assert (await credentials.get(KEY, mint)).tag == "2"
+    # Whatever was asked for: the cloud may give less, as Google does with what is left of the server's own.
+    for life_ms in (900_000, 500_000, 301_000):
+        clock, mint, credentials = world()
+        mint.life_ms = life_ms
+        await credentials.get(KEY, mint)
+        clock.now = life_ms // 2 - 1
+        assert (await credentials.get(KEY, mint)).tag == "1"
+        clock.now = life_ms // 2
+        assert (await credentials.get(KEY, mint)).tag == "2"
 
 
 async def test_tables_locations_rights_and_transactions_do_not_share() -> None:

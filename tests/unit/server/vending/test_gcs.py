@@ -56,6 +56,22 @@ async def test_the_machines_token_is_exchanged(monkeypatch: pytest.MonkeyPatch) 
     assert provider.refresh("v1/x")["gcs.oauth2.refresh-credentials-endpoint"] == "v1/x"
 
 
+async def test_the_machines_token_is_not_asked_for_again_while_it_would_be_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    left_s = 600
+    token = json.dumps({"access_token": "own-token", "expires_in": left_s})
+    with answering(lambda asked: (200, token)) as machine, answering(exchange) as sts:
+        monkeypatch.setenv("GCE_METADATA_HOST", machine.url.removeprefix("http://"))
+        outside, clock = Outside(), SystemClock()
+        provider = GcsProvider(GoogleIdentity({}, outside, clock), outside, clock, sts=f"{sts.url}/v1/token")
+        for _ in range(3):
+            await provider.mint(SCOPE)
+        await outside.close()
+        assert len(machine.asked) == 1 and len(sts.asked) == 3
+
+
 async def test_a_service_accounts_key_is_used_where_it_is_given(tmp_path: Path) -> None:
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
 
