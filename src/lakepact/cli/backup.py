@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -53,6 +54,7 @@ def backup(
         f"{file}: {made.cells} cells and {made.records} records of {without_password(settings.store)}, as of "
         f"{instant(made.made_ms)}"
     )
+    _say_what_is_left_out(made, "left out", "After a restore")
 
 
 def restore(
@@ -80,6 +82,7 @@ def restore(
             f"{'read' if check else 'restored'} {made.cells} cells and {made.records} records, as of "
             f"{instant(made.made_ms)}" + ("" if check else f", into {without_password(settings.store)}")
         )
+        _say_what_is_left_out(made, "not in this backup", "Once the restored catalog is served")
         for line in missing:
             typer.echo(line, err=True)
     if missing:
@@ -127,6 +130,18 @@ async def _missing(settings: Settings, file: Path) -> list[str]:
         for blobs in opened.values():
             await blobs.close()
     return found
+
+
+def _say_what_is_left_out(made: Contents, how: str, when: str) -> None:
+    """Delta tables, each with the command that brings it back. Of a dropped one its files are told alone."""
+    if made.left_out:
+        typer.echo(f"{len(made.left_out)} Delta tables are {how}. {when}, and if the old catalog is lost:")
+    for one in made.left_out:
+        if one.dropped:
+            typer.echo(f"  {one.table} was dropped; its files are at {one.location}")
+        else:
+            command = ["lakepact", "delta", "import", one.location, one.table, "--warehouse", one.warehouse]
+            typer.echo(f"  {shlex.join([*command, '--recover'])}")
 
 
 def _progress(as_json: bool) -> Callable[[str], None]:

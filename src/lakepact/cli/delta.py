@@ -163,6 +163,13 @@ def import_(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Make the next version ours, and keep foreign writers out.")
     ] = False,
+    recover: Annotated[
+        bool,
+        typer.Option(
+            "--recover",
+            help="The Lakepact catalog that managed this table is lost: manage it here. Never while that one runs.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would happen.")] = False,
     uri: Uri = None,
     warehouse: WarehouseName = None,
@@ -171,13 +178,15 @@ def import_(
 ) -> None:
     """Make a table of the catalog of an existing Delta table, or go on with it."""
     identifier = written(table_name, name)
-    done = _patient(uri, warehouse, token).delta.import_log(identifier, location, take_over=take_over, dry_run=dry_run)
+    done = _patient(uri, warehouse, token).delta.import_log(
+        identifier, location, take_over=take_over, dry_run=dry_run, recover=recover
+    )
     if json:
         print_json(done)
     else:
-        _print_import(done, take_over=take_over)
+        _print_import(done, take_over=take_over or recover)
     parity = done.get("parity")
-    refused = done["problems"] or (take_over and done["take-over-problems"])
+    refused = done["problems"] or ((take_over or recover) and done["take-over-problems"])
     if refused or (parity is not None and not parity["equal"]):
         raise typer.Exit(_DIFFERENT)
 
