@@ -225,6 +225,7 @@ def test_serve_says_where_a_token_goes_if_it_asks_for_one() -> None:
 
 
 def test_a_store_that_works_is_found_usable(store_url: str) -> None:
+    run("tokens", "create", "ann", "--store", store_url)
     assert "is usable" in run("store", "probe", store_url).output
     assert json.loads(run("store", "probe", store_url, "--json").output)["usable"] is True
 
