@@ -380,7 +380,7 @@ class DeltaImport:
                     self._parts.watch.applied(draft.changes)
                     self._parts.tasks.background(self._parts.watch.committed(transaction))
                 return pointer, done
-            self._parts.watch.retried()
+            self._parts.watch.retried(call.operation, call.transaction_id)
         await rows.discard(call.transaction_id)
         raise Contended(f"others kept changing {shown(identifier)}; import it again to go on")
 

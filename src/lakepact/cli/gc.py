@@ -113,7 +113,7 @@ def orphans(
 
 def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, json: bool) -> None:
     settings = Settings.load(store=store_url)
-    report = Report()
+    report = Report(tells=False)
 
     async def work(opened: WithoutServer) -> dict[str, int]:
         for catalog in opened.catalogs.values():

@@ -238,8 +238,9 @@ class _CatalogWatch(Watch):
         else:
             self._metrics.metadata_cache_missed()
 
-    def retried(self) -> None:
+    def retried(self, operation: str = "", transaction_id: str = "") -> None:
         self._metrics.commit_retried()
+        _log.debug("a plan was out of date and is made again", operation=operation, transaction_id=transaction_id)
 
     def applied(self, changes: int) -> None:
         self._metrics.commit_applied(changes)
@@ -253,8 +254,9 @@ class _CatalogWatch(Watch):
     def together(self, tables: int, milliseconds: float) -> None:
         self._metrics.commit_of_many(tables, milliseconds)
 
-    def conflicted(self) -> None:
+    def conflicted(self, reason: str = "") -> None:
         self._metrics.commit_conflicted()
+        _log.debug("a commit was refused because something had moved", reason=reason)
 
     async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
         return () if self.mirrors is None else await self.mirrors.shown(warehouse)

@@ -38,7 +38,16 @@ def store_jobs(store: CellStore, limit: int = 1_000) -> dict[str, Job]:
     """What every store wants: finish what crashed processes left, and remove what nobody needs."""
 
     async def recover() -> bool:
-        return (await store.recover(limit)).more
+        found = await store.recover(limit)
+        if found.finished or found.given_up or found.expired:
+            # What others have begun, and this process has ended.
+            _log.debug(
+                "transactions of others were ended",
+                finished=found.finished,
+                given_up=found.given_up,
+                expired=found.expired,
+            )
+        return found.more
 
     async def collect() -> bool:
         return (await store.collect(limit)).more
@@ -96,6 +105,7 @@ class Runner:
                     self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s, type(error).__name__)
                     break
                 self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s)
+                _log.debug("upkeep has done a pass", job=name, seconds=round(self.runs[name].seconds, 3), more=more)
                 if not more:
                     break
         return True
