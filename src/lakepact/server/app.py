@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -51,7 +52,7 @@ from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.restore import check_complete
-from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
+from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, count_job, row_jobs, store_jobs
 
 if TYPE_CHECKING:
     from lakepact.server.grpc.server import Admit as AdmitCall
@@ -149,7 +150,14 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             owner=opened.process,
             lease_s=settings.upkeep_interval_s * LEASE_INTERVALS,
         )
-        runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
+        runner = Runner(
+            lease,
+            opened.jobs,
+            opened.clock,
+            opened.rng,
+            interval_s=settings.upkeep_interval_s,
+            on_turn=partial(_upkeep_ended, opened.metrics),
+        )
         stack.push_async_callback(runner.stop)
         samples = Samples(opened.metrics, opened.clock) if settings.ui else None
         site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth, trail)
@@ -299,6 +307,8 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
     opened.jobs.update({f"grants of {name}": catalog.sweep_grants for name, catalog in catalogs.items()})
     if rows is not None:
         opened.jobs.update(row_jobs(rows))
+        # Where there are rows the store has an index of states.
+        opened.jobs["count"] = count_job(opened.store, lambda found: metrics.unfinished_transactions(**found))
         watch.mirrors = Mirrors(
             catalogs,
             rows,
@@ -328,6 +338,14 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
         opened.jobs["receipts"] = watch.receipts.catch_up
         opened.jobs.update(_receipt_jobs(opened, catalogs))
     return catalogs, watch
+
+
+def _upkeep_ended(metrics: Metrics, held: bool) -> None:
+    if held:
+        metrics.upkeep_ended()
+    else:
+        # Who holds the lease counts them now. What was counted here is long ago.
+        metrics.unfinished_transactions()
 
 
 def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:

@@ -16,6 +16,7 @@ import structlog
 
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
+from lakepact.kernel.model import State
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.upkeep.lease import Lease
 
@@ -64,6 +65,17 @@ def row_jobs(rows: DeltaRows, limit: int = 100) -> dict[str, Job]:
     return {"sweep": sweep}
 
 
+def count_job(store: CellStore, on_counted: Callable[[Mapping[str, int]], None], limit: int = 1_000) -> Job:
+    """How many transactions are under way, up to a bound. For a store that finds them without reading all others."""
+
+    async def count() -> bool:
+        states = (State.OPEN, State.PREPARED)
+        on_counted({str(state): len((await store.transactions([state], limit=limit)).transactions) for state in states})
+        return False
+
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class JobRun:
     """One pass of a job."""
@@ -78,8 +90,19 @@ class JobRun:
 
 
 class Runner:
-    def __init__(self, lease: Lease, jobs: Mapping[str, Job], clock: Clock, rng: Rng, *, interval_s: float) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        jobs: Mapping[str, Job],
+        clock: Clock,
+        rng: Rng,
+        *,
+        interval_s: float,
+        on_turn: Callable[[bool], None] = lambda held: None,
+    ) -> None:
+        """`on_turn` hears of the end of every turn, and whether this process held the lease until then."""
         self._lease = lease
+        self._on_turn = on_turn
         self.runs: dict[str, JobRun] = {}
         """The last pass of every job in this process. The lease tells it to the others, each time it is renewed."""
 
@@ -92,6 +115,11 @@ class Runner:
 
     async def turn(self) -> bool:
         """Do every job, if this process holds the lease: whether it does."""
+        held = await self._turn()
+        self._on_turn(held)
+        return held
+
+    async def _turn(self) -> bool:
         for name, job in self._jobs.items():
             for _ in range(MOST_PASSES):
                 # Before every pass: a pass may have taken long, and then somebody else goes on.
