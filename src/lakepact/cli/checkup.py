@@ -32,6 +32,7 @@ import orjson
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
 from lakepact.errors import LakepactError
+from lakepact.extras import how_to_install
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
@@ -353,7 +354,7 @@ def ports(settings: Settings) -> Iterator[Finding]:
     yield _port("port", "--port", settings.host, settings.port, settings.base_path, tls=bool(settings.tls_cert))
     if settings.grpc_port is not None:
         if importlib.util.find_spec("grpc") is None:
-            yield bad("gRPC", "grpcio is not installed", "pip install 'lakepact[grpc]', or leave out grpc_port.")
+            yield bad("gRPC", "grpcio is not installed", f"{how_to_install('grpc')}; or leave out grpc_port.")
         yield _port("gRPC port", "--grpc-port", settings.host, settings.grpc_port, None)
 
 
@@ -417,7 +418,7 @@ def spark() -> Iterator[Finding]:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        yield odd("spark", "pyspark is not installed", "Pipelines need it: pip install 'lakepact[spark]'.")
+        yield odd("spark", "pyspark is not installed", f"Pipelines need it: {how_to_install('spark')}.")
         return
     from lakepact.spark.runtimes import check_fits, runtime_for
 

@@ -22,6 +22,7 @@ from lakepact.cli.options import (
 from lakepact.cli.output import console, print_json, print_rows
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSettings, Report
@@ -89,7 +90,7 @@ def orphans(
         from lakepact.spark.jobs.orphans import Wish, search
         from lakepact.spark.jobs.sessions import plain_session
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     wish = Wish(older_than_s, dry_run=dry_run, unsafe_any_age=unsafe_any_age, options=options)
     with plain_session(spark_master(master), "lakepact gc orphans", settings) as spark:
         found = search(spark, lake, wish)

@@ -24,6 +24,7 @@ from lakepact.cli.options import (
 from lakepact.cli.output import print_json
 from lakepact.client import Conflict, Lake, Unavailable, Unknown
 from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.extras import how_to_install
 
 if TYPE_CHECKING:
     from lakepact.spark import SparkLake
@@ -84,7 +85,7 @@ def _spark_lake(
 
         import lakepact.spark as lp
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
     spark = lp.session(

@@ -27,6 +27,7 @@ from lakepact.cli.output import console, print_json, print_rows, report
 from lakepact.client import Lake
 from lakepact.client.machine import ThisMachine, new_id
 from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import RunFailed
 from lakepact.pipelines.loading import load
@@ -87,7 +88,7 @@ def run(
         import lakepact.spark as lp
         from lakepact.pipelines.runner import run as run_pipeline
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     typer.echo(f"run {run_id}", err=True)
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
@@ -137,7 +138,7 @@ def _project(
         from lakepact.pipelines.projects.project import read_project
         from lakepact.pipelines.projects.runner import Wish, run_project
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     project = read_project(file)
     typer.echo(f"run {run_id}", err=True)
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

@@ -24,6 +24,7 @@ from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Mirrored
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
@@ -450,7 +451,7 @@ def _grpc(
         from lakepact.server.grpc.server import GrpcServer
         from lakepact.server.grpc.service import TransactionsService
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"gRPC needs {error.name}; install it: pip install 'lakepact[grpc]'") from None
+        raise InvalidSetting(f"gRPC needs {error.name}: {how_to_install('grpc')}") from None
     settings = opened.settings
     return GrpcServer(
         TransactionsService(catalogs, settings.default_warehouse, trail),
