@@ -60,11 +60,24 @@ def run_json(*arguments: str, code: int = 0) -> Any:
 
 def test_whoever_looks_for_it_among_the_others_is_told_where_it_is(lake: Lake) -> None:
     lake.delta.create("ml.elsewhere", SCHEMA)
-    for asked, told in ((["tables", "show"], "delta show"), (["history"], "delta history")):
+    asked_and_told = [
+        (["tables", "show"], "delta show"),
+        (["tables", "drop"], "delta drop"),
+        (["history"], "delta history"),
+    ]
+    for asked, told in asked_and_told:
         result = CliRunner().invoke(app, [*asked, "ml.elsewhere"])
         assert result.exit_code == 2
         assert f"ml.elsewhere is a Delta table: lakepact {told} ml.elsewhere" in result.output.replace("\n", " ")
     assert CliRunner().invoke(app, ["tables", "show", "ml.nowhere"]).exit_code == 2
+    listed = CliRunner().invoke(app, ["tables", "list", "ml"])
+    assert "Delta tables: lakepact delta list ml" in listed.output
+
+
+def test_an_iceberg_table_is_not_looked_for_in_vain_either(lake: Lake) -> None:
+    lake.tables.create("ml.orders", {"type": "struct", "schema-id": 0, "fields": []})
+    for asked, told in (("show", "tables show"), ("history", "history"), ("drop", "tables drop")):
+        assert f"ml.orders is an Iceberg table: lakepact {told} ml.orders" in run(asked, "ml.orders", code=2)
 
 
 def test_a_table_is_looked_at_renamed_and_dropped(lake: Lake) -> None:

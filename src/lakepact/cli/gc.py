@@ -19,7 +19,7 @@ from lakepact.cli.options import (
     spark_master,
     with_catalogs,
 )
-from lakepact.cli.output import console, print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
 from lakepact.extras import how_to_install
@@ -103,8 +103,8 @@ def orphans(
         [(one.table, str(one.files), str(one.bytes), str(one.failed)) for one in found.tables],
     )
     for path in found.examples:
-        console().print(f"{path}", markup=False)
-    typer.echo(
+        say(path)
+    say(
         f"{found.files} of {found.listed} files {verb}, {found.bytes} bytes, older than {older_than}. "
         f"All of them: {found.report}"
     )
@@ -163,13 +163,13 @@ def _print(report: Report, records: Mapping[str, int], classes: Sequence[Class],
         )
     total = sum(report.counts.values())
     if total > _SHOWN:
-        typer.echo(f"and {total - _SHOWN} more; --json has them")
+        say(f"and {total - _SHOWN} more; --json has them")
     for one in report.left:
-        typer.echo(f"left for later: {one}")
+        say(f"left for later: {one}")
     counted = ", ".join(f"{count} of {rule}" for rule, count in report.counts.items()) or "nothing"
-    typer.echo(f"{'Would remove' if dry_run else 'Removed'}: {counted}")
+    say(f"{'Would remove' if dry_run else 'Removed'}: {counted}")
     if Class.RECORDS in classes:
-        typer.echo(
+        say(
             "Records are trimmed and deleted by the kernel's own rule; a dry run does not count them"
             if dry_run
             else f"Records: {records['trimmed']} trimmed, {records['deleted']} deleted"

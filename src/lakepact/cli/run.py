@@ -23,7 +23,7 @@ from lakepact.cli.options import (
     pairs,
     spark_master,
 )
-from lakepact.cli.output import console, print_json, print_rows, report
+from lakepact.cli.output import print_json, print_rows, report, say
 from lakepact.client import Lake
 from lakepact.client.machine import ThisMachine, new_id
 from lakepact.errors import InvalidRequest, InvalidSetting
@@ -89,7 +89,7 @@ def run(
         from lakepact.pipelines.runner import run as run_pipeline
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
-    typer.echo(f"run {run_id}", err=True)
+    say(f"run {run_id}", err=True)
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
     spark = lp.session(
@@ -140,7 +140,7 @@ def _project(
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     project = read_project(file)
-    typer.echo(f"run {run_id}", err=True)
+    say(f"run {run_id}", err=True)
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     return run_project(
         project, lake, Wish(run_id, master=master, token=token, jars=jars, settings={**quiet, **settings}, **wish)
@@ -179,7 +179,7 @@ def _shown() -> Iterator[Event]:
     """A line for every stage on standard error, which moves if somebody is watching."""
     screen = Console(stderr=True, highlight=False)
     if not screen.is_terminal:
-        yield lambda stage, what, result: typer.echo(_line(stage, what, result), err=True)
+        yield lambda stage, what, result: say(_line(stage, what, result), err=True)
         return
     columns = (SpinnerColumn(finished_text="•"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=screen) as progress:
@@ -214,14 +214,14 @@ def _print(result: RunResult) -> None:
     in_stages = {id(check) for stage in result.stages for check in stage.checks}
     for check in result.checks:
         if check.status is not Status.PASSED or id(check) not in in_stages:
-            console().print(f"{check.status.value}: {check.table}: {check.name}: {check.message}", markup=False)
+            say(f"{check.status.value}: {check.table}: {check.name}: {check.message}")
     told = {
         State.COMMITTED: f"committed at one instant as transaction {result.transaction_id}",
         State.ALREADY_COMMITTED: f"was committed before, as transaction {result.transaction_id}; nothing has changed",
         State.DRY_RUN: "was a dry run; nothing was published",
     }[result.state]
     tries = "" if result.attempts == 1 else f", at the {result.attempts}. attempt"
-    console().print(f"Run {result.run_id} of {result.pipeline} {told} ({result.seconds:.1f} s{tries})", markup=False)
+    say(f"Run {result.run_id} of {result.pipeline} {told} ({result.seconds:.1f} s{tries})")
 
 
 def _row(stage: StageResult) -> tuple[str, ...]:
