@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
-from lakepact.server.logs import use_plain_tracebacks
+from lakepact.server.logs import for_people
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,7 +23,7 @@ settings.register_profile("lakepact", deadline=None, suppress_health_check=[Heal
 settings.load_profile("lakepact")
 
 # As every process of ours logs. What structlog does by itself takes a second for each exception.
-use_plain_tracebacks()
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

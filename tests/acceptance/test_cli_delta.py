@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typer.testing import CliRunner
 import lakepact
 from lakepact.cli import app
 from lakepact.client import Lake
+from lakepact.delta import MultiTableTransaction, StagedTable, TransactionConfig
+from lakepact.delta.actions import Add
 from tests.support.server import running_server
 
 deltalake = pytest.importorskip("deltalake")
@@ -57,11 +60,24 @@ def run_json(*arguments: str, code: int = 0) -> Any:
 
 def test_whoever_looks_for_it_among_the_others_is_told_where_it_is(lake: Lake) -> None:
     lake.delta.create("ml.elsewhere", SCHEMA)
-    for asked, told in ((["tables", "show"], "delta show"), (["history"], "delta history")):
+    asked_and_told = [
+        (["tables", "show"], "delta show"),
+        (["tables", "drop"], "delta drop"),
+        (["history"], "delta history"),
+    ]
+    for asked, told in asked_and_told:
         result = CliRunner().invoke(app, [*asked, "ml.elsewhere"])
         assert result.exit_code == 2
         assert f"ml.elsewhere is a Delta table: lakepact {told} ml.elsewhere" in result.output.replace("\n", " ")
     assert CliRunner().invoke(app, ["tables", "show", "ml.nowhere"]).exit_code == 2
+    listed = CliRunner().invoke(app, ["tables", "list", "ml"])
+    assert "Delta tables: lakepact delta list ml" in listed.output
+
+
+def test_an_iceberg_table_is_not_looked_for_in_vain_either(lake: Lake) -> None:
+    lake.tables.create("ml.orders", {"type": "struct", "schema-id": 0, "fields": []})
+    for asked, told in (("show", "tables show"), ("history", "history"), ("drop", "tables drop")):
+        assert f"ml.orders is an Iceberg table: lakepact {told} ml.orders" in run(asked, "ml.orders", code=2)
 
 
 def test_a_table_is_looked_at_renamed_and_dropped(lake: Lake) -> None:
@@ -123,3 +139,38 @@ def test_a_difference_is_told_and_ends_with_one(lake: Lake, source: Path) -> Non
 def test_what_is_not_there_is_a_problem_of_a_dry_run_and_an_error_of_an_import(lake: Lake, source: Path) -> None:
     assert "not a Delta log" in run("import", f"{source}-not", "ml.nothing", "--dry-run", code=1)
     run("import", f"{source}-not", "ml.nothing", code=2)
+
+
+def test_the_way_back_after_a_restore_is_the_command_that_the_backup_prints(tmp_path: Path) -> None:
+    def main(*arguments: str) -> str:
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    old, new = (f"sqlite:////{str(tmp_path).lstrip('/')}/{name}.db" for name in ("old", "new"))
+    backup, warehouse = str(tmp_path / "backup.gz"), f"file://{tmp_path}/warehouse"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEPACT_WAREHOUSE", warehouse)
+        with running_server(tmp_path / "before", "--store", old) as server, lakepact.connect(server.url) as before:
+            before.namespaces.create("ml")
+            made = before.delta.create("ml.labels", SCHEMA)
+            before.delta.writer().commit(one_file(made.table_id))
+            main("mirror", "run", "--once", "--store", old)
+            said = [
+                main("backup", backup, "--without-delta", "--store", old),
+                main("restore", backup, "--check", "--store", new),
+            ]
+        said.append(main("restore", backup, "--store", new))
+        [command] = {line.strip() for text in said for line in text.splitlines() if "delta import" in line}
+        with running_server(tmp_path / "after", "--store", new) as server, lakepact.connect(server.url) as after:
+            patch.setenv("LAKEPACT_URI", server.url)
+            assert "It is ours" in main(*shlex.split(command)[1:])
+            table = after.delta.load("ml.labels")
+            assert (table.location, table.version) == (made.location, 2)
+            assert [file.path for file in table.files] == ["0.parquet"]
+
+
+def one_file(table_id: str) -> MultiTableTransaction:
+    transaction = MultiTableTransaction(TransactionConfig())
+    transaction.stage_table(table_id, StagedTable(table_id, [Add("0.parquet", {}, 1, 1)], 0))
+    return transaction

@@ -30,6 +30,7 @@ from lakepact.client import (
     TableChange,
     Transaction,
     TransactionClosed,
+    Unavailable,
 )
 from tests.support.server import running_server
 from tests.support.tcp_proxy import CuttingProxy
@@ -397,6 +398,17 @@ def test_a_transaction_from_the_command_line(run: Callable[..., Any], lake: Lake
     assert f"{space}.inside" in run("namespaces", "list", space)
 
 
+def test_transactions_are_listed_newest_first_and_it_is_said_when_there_are_more(run: Callable[..., Any]) -> None:
+    begun = [run("tx", "begin", "--json")["id"] for _ in range(3)]
+    first = run("tx", "list", "--state", "open", "--limit", "2")
+    assert re.findall(r"^[0-9a-f-]{36}", first, re.MULTILINE) == [begun[2], begun[1]]
+    assert f"--before {begun[1]}" in first
+    rest = run("tx", "list", "--state", "open", "--limit", "1", "--before", begun[1], "--json")
+    assert [one["id"] for one in rest] == [begun[0]]
+    for id in begun:
+        run("tx", "abort", id)
+
+
 def test_an_abort_and_a_conflict_from_the_command_line(run: Callable[..., Any], lake: Lake, space: str) -> None:
     given_up = run("tx", "begin", "--json")["id"]
     assert run("tx", "abort", given_up).startswith("Aborted")
@@ -449,3 +461,9 @@ def test_the_transaction_in_the_readme_runs(root: Path, lake: Lake, uri: str) ->
     for _ in range(2):
         exec(compile(example.replace("http://127.0.0.1:8181", uri), "README.md", "exec"), {})
     assert [rows_of(lake, "sales", table) for table in ("orders", "daily")] == [4, 2]
+
+
+def test_whoever_says_https_to_a_server_over_http_is_told(lake: Lake) -> None:
+    address = lake.uri.replace("http://", "https://")
+    with pytest.raises(Unavailable, match="does not speak TLS"):
+        lakepact.connect(address, retry=Retry(attempts=1)).namespaces.list()

@@ -53,7 +53,14 @@ def findings(code: int, *arguments: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_a_fresh_machine_is_well(tmp_path: Path) -> None:
+def make_a_store() -> None:
+    made = CliRunner().invoke(app, ["tokens", "create", "ann"])
+    assert made.exit_code == 0, made.output
+
+
+def test_a_machine_with_a_store_is_well(tmp_path: Path) -> None:
+    make_a_store()
+    (tmp_path / "lakepact-data" / "warehouse").mkdir()
     found = findings(0)
     for subject in (
         "settings",
@@ -69,14 +76,30 @@ def test_a_fresh_machine_is_well(tmp_path: Path) -> None:
     assert not list((tmp_path / "lakepact-data" / "warehouse").rglob("doctor/*"))
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0 and "overwrites nothing" in shown.stdout
-
-
-def test_nothing_is_made_if_it_only_reads(tmp_path: Path) -> None:
-    found = findings(0, "--read-only")
-    assert found["store"]["verdict"] == found["warehouse main"]["verdict"] == "warn"
-    assert not (tmp_path / "lakepact-data").exists()
-    findings(0)
     assert findings(0, "--read-only")["warehouse main"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("options", [[], ["--read-only"]])
+def test_where_there_is_no_store_it_says_so_and_makes_none(tmp_path: Path, options: list[str]) -> None:
+    found = findings(0, *options)
+    assert found["store"]["verdict"] == found["warehouse main"]["verdict"] == "warn"
+    assert f"there is no store at {tmp_path}/lakepact-data/lakepact.db" in found["store"]["found"]
+    assert "where it runs" in found["store"]["do"]
+    assert "store: commit" not in found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_store_can_be_made_a_server_cannot_work(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, not a folder")
+    found = findings(1, "--store", f"sqlite:////{str(tmp_path).lstrip('/')}/taken/lakepact.db")
+    assert found["store"]["verdict"] == "fail"
+
+
+def test_a_probe_makes_no_store(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["store", "probe", "sqlite:///nope.db"])
+    assert ended.exit_code == 2, ended.output
+    assert f"there is no store at {tmp_path}/nope.db" in ended.output.replace("\n", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_beside_another_warehouse_than_its_own_is_found(tmp_path: Path) -> None:

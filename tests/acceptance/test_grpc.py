@@ -117,3 +117,12 @@ def test_the_example_in_the_docs_runs(root: Path, tmp_path: Path) -> None:
         logged = [line for line in server.lines() if line.get("operation") == "grpcCommitTransaction"]
         assert [line["status"] for line in logged] == ["OK"]
         assert logged[0]["transaction_id"]
+
+
+def test_the_line_of_a_refused_call_says_why_and_to_whom(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--grpc-port", "0") as server, connected(server) as channel:
+        stub = transactions_pb2_grpc.TransactionsStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.GetTransaction(pb.GetTransactionRequest(transaction_id="nothing"), timeout=30)
+    [line] = [line for line in server.lines() if line.get("operation") == "grpcGetTransaction"]
+    assert (line["error"], line["address"]) == (refused.value.details(), "127.0.0.1")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lakepact
 from tests.support.server import Server, running_server
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -62,3 +63,13 @@ def test_signals_change_what_is_logged(workers: int, tmp_path: Path) -> None:
         while requests_logged(server) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not requests_logged(server)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_start_and_stop_leave_a_line_with_address_and_version(workers: int, tmp_path: Path) -> None:
+    with running_server(tmp_path, "--workers", str(workers)) as server:
+        address = server.url.removeprefix("http://")
+    told = {line["event"]: line for line in server.lines() if "version" in line}
+    assert list(told) == ["the server serves", "the server has stopped"]
+    for line in told.values():
+        assert (line["address"], line["version"]) == (address, lakepact.__version__)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from lakepact import __version__
 from lakepact.cli import app
-from lakepact.cli.output import EXIT_CODES, exit_code
+from lakepact.cli.output import EXIT_CODES, exit_code, print_json, print_rows, say
 from lakepact.cli.serve import announcement
 from lakepact.client import Conflict, NotFound, Unavailable, Unknown
 from lakepact.errors import (
@@ -225,6 +225,7 @@ def test_serve_says_where_a_token_goes_if_it_asks_for_one() -> None:
 
 
 def test_a_store_that_works_is_found_usable(store_url: str) -> None:
+    run("tokens", "create", "ann", "--store", store_url)
     assert "is usable" in run("store", "probe", store_url).output
     assert json.loads(run("store", "probe", store_url, "--json").output)["usable"] is True
 
@@ -316,3 +317,23 @@ def test_a_restore_into_other_warehouses_is_refused_before_anything_is_written(t
     assert "Set the warehouses as they were" in result.output
     assert not (tmp_path / "b").exists()
     assert run("restore", "nowhere.gz", "--store", "sqlite:///b/lakepact.db").exit_code == 2
+
+
+# --- what is printed ---
+
+
+def test_a_row_is_one_line_and_nothing_of_it_is_cut_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "s3://lake/" + "a" * 500
+    print_rows(("", ""), [("metadata", path), ("a longer one", "x")])
+    assert capsys.readouterr().out.splitlines() == [f"metadata      {path}", "a longer one  x"]
+
+
+def test_a_name_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "sales\u202egnp\x1b[2J\nnext"
+    print_rows(("table",), [(name,)])
+    say(f"Dropped {name}")
+    print_json({"name": name})
+    out = capsys.readouterr().out
+    assert "\u202e" not in out and "\x1b" not in out
+    assert "sales\\u202egnp\\u001b[2J\\u000anext" in out
+    assert json.loads(out[out.index("{") :])["name"] == name

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lakepact.server.app import build
 from lakepact.server.metrics import Metrics
 from lakepact.settings import Settings
+from lakepact.v1 import transactions_pb2 as pb
 
 ROOT = Path(__file__).parents[2]
 FROM_SCRAPING = frozenset({"instance", "job"})
@@ -37,7 +38,8 @@ async def samples() -> dict[str, dict[str, set[str]]]:
     service = await build(Settings.load(store="memory://", warehouse="memory://"))
     await service.close()
     metrics = Metrics()
-    metrics.operations_are(route.operation for route in service.routes)
+    over_grpc = [f"grpc{method.name}" for method in pb.DESCRIPTOR.services_by_name["Transactions"].methods]
+    metrics.operations_are([*(route.operation for route in service.routes), *over_grpc])
     found: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(metrics.text().decode()):
         for sample in family.samples:
@@ -97,3 +99,18 @@ def test_every_rule_says_what_to_do_and_where_to_read_on(rules: list[Any]) -> No
         headings = re.findall(r"^#+ (.*)$", (ROOT / file).read_text(), re.MULTILINE)
         anchors = {re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings}
         assert heading in anchors, annotations["docs"]
+
+
+def test_commits_are_watched_at_every_door(dashboard: Any, rules: list[Any]) -> None:
+    every = "updateTable|commitTransaction|publishTransaction|commitDeltaTable|grpcCommitTransaction"
+    [slow] = [rule for rule in rules if rule["alert"] == "LakepactSlowCommits"]
+    [latency] = [panel for panel in dashboard["panels"] if panel["title"].startswith("Latency of loads and commits")]
+    assert f'operation=~"{every}"' in slow["expr"]
+    assert every in latency["targets"][0]["expr"]
+
+
+def test_what_one_of_several_servers_does_is_asked_of_all_of_them(rules: list[Any]) -> None:
+    """The others show 0, and an age that is that of the epoch."""
+    for rule in rules:
+        for metric in re.findall(r"\w+_timestamp_seconds", rule["expr"]):
+            assert f"max({metric})" in rule["expr"], rule["alert"]

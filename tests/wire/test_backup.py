@@ -206,21 +206,77 @@ async def test_a_backup_is_of_one_instant(kind: str, tmp_path: Path, postgres: L
             assert await moving > 0
 
 
-async def test_delta_tables_are_refused_or_left_out(wire: Wire, tmp_path: Path) -> None:
+SCHEMA = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+
+
+def added(path: str) -> dict[str, Any]:
+    return {"add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+
+
+async def mirrored(wire: Wire, *table_ids: str) -> None:
+    answer = await wire.post("/delta-tables/mirror", {"tables": list(table_ids)})
+    assert all(one["success"] for results in answer.json()["results"].values() for one in results), answer.body
+
+
+async def test_delta_tables_are_refused_or_left_out_by_name(wire: Wire, tmp_path: Path) -> None:
     await wire.namespace()
     await wire.table("t")
-    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
-    assert (await wire.post("/namespaces/db/delta-tables", {"name": "d", "schema": schema})).status == 200
+    await wire.post("/namespaces/db/delta-tables", {"name": "d", "schema": SCHEMA})
+    location = (await wire.get("/namespaces/db/delta-tables/d")).json()["location"]
+    await wire.post("/namespaces/db/delta-tables", {"name": "gone", "schema": SCHEMA})
+    assert (await wire.delete("/namespaces/db/delta-tables/gone")).status == 204
     with pytest.raises(InvalidRequest, match="--without-delta"):
         await saved(wire.settings.store, tmp_path / "no.gz")
     assert not list(tmp_path.glob("*no.gz*"))
-    await saved(wire.settings.store, tmp_path / "yes.gz", without_delta=True)
+    done = await saved(wire.settings.store, tmp_path / "yes.gz", without_delta=True)
+    assert [(one.table, one.warehouse, one.dropped) for one in done.left_out] == [
+        ("db.d", "main", False),
+        ("db.gone", "main", True),
+    ]
+    assert done.left_out[0].location == location
+    assert done == contents(tmp_path / "yes.gz")
     url = f"sqlite:////{str(tmp_path).lstrip('/')}/new.db"
-    await restored(url, tmp_path / "yes.gz")
+    assert (await restored(url, tmp_path / "yes.gz")).left_out == done.left_out
     async with Wire.opened(tmp_path, store=url) as other:
         assert await other.tables() == ["t"]
         assert (await other.get("/namespaces/db/delta-tables")).json()["identifiers"] == []
-        assert (await other.post("/namespaces/db/delta-tables", {"name": "d", "schema": schema})).status == 200
+        assert (await other.get("/dropped")).json()["dropped"] == []
+        assert (await other.post("/namespaces/db/delta-tables", {"name": "d", "schema": SCHEMA})).status == 200
+
+
+async def test_a_delta_table_that_was_left_out_comes_back_from_its_log(wire: Wire, tmp_path: Path) -> None:
+    """All its versions, files and what is said of them; and life goes on, in the table and in its log."""
+    await wire.namespace()
+    made = (await wire.post("/namespaces/db/delta-tables", {"name": "d", "schema": SCHEMA})).json()
+    for number in range(12):
+        changed = await wire.post("/namespaces/db/delta-tables/d", {"actions": [added(f"{number}.parquet")]})
+        assert changed.status == 200, changed.body
+    await mirrored(wire, made["table-id"])
+    before = (await wire.get("/namespaces/db/delta-tables/d?files=true")).json()
+    backup, url = tmp_path / "backup.gz", f"sqlite:////{str(tmp_path).lstrip('/')}/new.db"
+    [left_out] = (await saved(wire.settings.store, backup, without_delta=True)).left_out
+    await restored(url, backup)
+    where = "/namespaces/db/delta-tables/d"
+    async with Wire.opened(tmp_path, store=url) as other:
+        refused = await other.post(f"{where}/import", {"location": left_out.location, "take-over": True})
+        assert (refused.status, "--recover" in refused.json()["error"]["message"]) == (400, True)
+        assert (await other.get(where)).status == 404
+        done = await other.post(f"{where}/import", {"location": left_out.location, "recover": True})
+        assert done.status == 200, done.body
+        told = done.json()
+        assert (told["read-only"], told["version"], told["parity"]["equal"]) == (False, 13, True), told
+        after = (await other.get(f"{where}?files=true")).json()
+        assert (after["files"], after["metadata"]) == (before["files"], before["metadata"])
+        assert (await other.get(f"{where}?version=5&files=true")).json()["version"] == 5
+        history = (await other.get(f"{where}/history")).json()["versions"]
+        assert [one["operation"] for one in history][:2] == ["RECOVER", "WRITE"]
+        assert (await other.post(where, {"actions": [added("new.parquet")]})).json()["version"] == 14
+        await mirrored(other, after["table-id"])
+        parity = (await other.get(f"{where}/verify")).json()
+        assert (parity["equal"], parity["log-version"], parity["behind"]) == (True, 14, 0), parity
+        # Sent again, as after a lost answer, it is done already.
+        again = (await other.post(f"{where}/import", {"location": left_out.location, "recover": True})).json()
+        assert (again["version"], again["read-only"], again["versions"]) == (14, False, 0)
 
 
 async def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(wire: Wire, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ deltalake = pytest.importorskip("deltalake")
 pa = pytest.importorskip("pyarrow")
 
 TABLES = "/namespaces/db/delta-tables"
+SCHEMA = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
 
 
 @pytest.fixture
@@ -381,10 +382,8 @@ async def test_what_cannot_be_imported_is_refused(w: Wire) -> None:
     assert (await w.get(f"{TABLES}/second/verify")).status == 404
 
 
-async def test_the_mirror_of_a_lakepact_catalog_is_refused(w: Wire) -> None:
-    await w.namespace("db")
-    folder = folder_of(w)
-    write(folder, rows(1))
+def as_of_a_lakepact_catalog(folder: Path) -> None:
+    """Give the first version of a log our protocol, as if a catalog had mirrored it there."""
     path = log_of(folder, 0)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -392,8 +391,39 @@ async def test_the_mirror_of_a_lakepact_catalog_is_refused(w: Wire) -> None:
             features = ["appendOnly", "invariants", "inCommitTimestamp", "x-lakepact-managed"]
             line["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
     path.write_text("\n".join(json.dumps(line) for line in lines))
-    answer = await send(w, f"{w.root}/source")
-    assert (answer.status, "Lakepact catalog manages" in answer.json()["error"]["message"]) == (400, True)
+
+
+async def test_the_mirror_of_a_lakepact_catalog_is_refused_unless_that_is_lost(w: Wire) -> None:
+    await w.namespace("db")
+    folder, place = folder_of(w), f"{w.root}/source"
+    write(folder, rows(1))
+    as_of_a_lakepact_catalog(folder)
+    answer = await send(w, place)
+    message = answer.json()["error"]["message"]
+    assert (answer.status, "Lakepact catalog manages" in message, "--recover" in message) == (400, True, True)
+    would = await imported(w, place, recover=True, dry_run=True)
+    assert (would["problems"], would["take-over-problems"]) == ([], [])
+    assert (await w.get(f"{TABLES}/t")).status == 404
+    done = await imported(w, place, recover=True)
+    assert (done["version"], done["read-only"]) == (1, False)
+
+
+async def test_only_what_a_lakepact_catalog_managed_is_recovered(w: Wire) -> None:
+    await w.namespace("db")
+    folder = folder_of(w)
+    write(folder, rows(1))
+    answer = await send(w, f"{w.root}/source", recover=True)
+    assert (answer.status, "without --recover" in answer.json()["error"]["message"]) == (400, True)
+    assert (await w.get(f"{TABLES}/t")).status == 404
+    assert (await w.post(f"{TABLES}/t/import", {"location": f"{w.root}/source", "recover": 1})).status == 400
+
+
+async def test_a_table_of_this_catalog_is_not_recovered_under_another_name(w: Wire) -> None:
+    await w.namespace("db")
+    assert (await w.post(TABLES, {"name": "t", "schema": SCHEMA})).status == 200
+    location = (await w.get(f"{TABLES}/t")).json()["location"]
+    answer = await send(w, location, "second", recover=True)
+    assert (answer.status, "another table of this catalog" in answer.json()["error"]["message"]) == (400, True)
 
 
 async def test_logs_are_outside_of_transactions(w: Wire) -> None:
@@ -484,3 +514,37 @@ async def test_a_long_import_that_dies_shows_a_prefix_and_is_gone_on_with(
     assert done["parity"]["equal"] is True, done["parity"]
     for version in (4, 5, 9, 11):
         assert await live(w, version) == real_files(folder, version)
+
+
+async def test_a_recovery_that_dies_is_nobodys_to_change_until_it_is_gone_on_with(
+    w: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await w.namespace("db")
+    folder, place = folder_of(w), f"{w.root}/source"
+    long_life(folder, 12)
+    as_of_a_lakepact_catalog(folder)
+    monkeypatch.setattr("lakepact.catalog.catalog.DeltaImport", Mortal)
+    assert (await send(w, place, recover=True)).status == 500
+    assert (await w.get(f"{TABLES}/t")).json()["version"] == 4
+    refused = await w.post(f"{TABLES}/t", {"actions": [ADD]})
+    assert (refused.status, "being recovered" in refused.json()["error"]["message"]) == (400, True)
+    # Versions that are still to come need files that those that are there do not name.
+    assert await is_searched_for_orphans(w, place) is False
+    monkeypatch.setattr("lakepact.catalog.catalog.DeltaImport", partial(DeltaImport, most_versions=5))
+    done = await imported(w, place, recover=True)
+    assert (done["first-version"], done["version"], done["read-only"]) == (5, 12, False)
+    assert done["parity"]["equal"] is True, done["parity"]
+    assert await live(w) == real_files(folder, 11)
+    assert await is_searched_for_orphans(w, place) is True
+    assert (await w.post(f"{TABLES}/t", {"actions": [ADD], "expected-version": 12})).status == 200
+
+
+async def is_searched_for_orphans(wire: Wire, location: str) -> bool:
+    token: str | None = ""
+    while token is not None:
+        page = (await wire.get(f"/reachable?pageToken={token}")).json()
+        for one in page["reachable"]:
+            if one["location"] == location:
+                return bool(one["search"])
+        token = page["next-page-token"]
+    raise AssertionError(f"nothing is known of {location}")

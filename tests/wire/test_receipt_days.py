@@ -187,7 +187,7 @@ def invoke_json(*words: str) -> Any:
 
 def test_packing_and_collecting_by_hand(old_days: Wire) -> None:
     there = files_in(old_days)
-    assert "left for later: receipts of main: no projections" in invoke("gc", "--dry-run")
+    assert invoke("gc", "--dry-run").count("receipts of main: no projections") == 1
 
     async def project() -> None:
         store = await open_store(old_days.settings.store)

@@ -8,6 +8,10 @@ import follows a log that has grown since.
 Without a take-over the table keeps the protocol of its log and is read-only here. The take-over is one more version,
 made after the rows have been compared with the log; foreign writers are refused once the mirror has written it.
 
+A recovery is a take-over of a table that another Lakepact catalog managed, and whose log is that catalog's mirror. It
+is right only if that catalog is lost: whoever asks for it says so. Until its last version is there the pointer carries
+`RECOVERING`, since the protocol of the log would else make half of a table look like one of ours.
+
 Under an Idempotency-Key the last transaction of an import has that id, and holds the answer. So the same request again
 is told what the first one did, whatever has become of the table since; only the comparison with the log is made anew.
 """
@@ -15,14 +19,14 @@ is told what the first one did, whatever has become of the table since; only the
 from __future__ import annotations
 
 import uuid as uuids
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_logs import Log, open_log
 from lakepact.catalog.delta_steps import needed, version_of
-from lakepact.catalog.delta_tables import SHAPE
+from lakepact.catalog.delta_tables import RECOVERING, SHAPE
 from lakepact.catalog.delta_verify import Parity, verify
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
 from lakepact.catalog.names import Names
@@ -50,6 +54,10 @@ _LOG_ENGINE: Final = "delta_log"
 """The mirror that writes the log: without it a take-over would keep nobody out."""
 
 
+OF_A_CHECKPOINT: Final = "checkpoint"
+"""Instead of the digest of a commit file, for a first version whose file is gone: it came from a log all the same."""
+
+
 _Answers: TypeAlias = Callable[[Pointer], JsonObject]
 """What is said of an import once the table is what this pointer says."""
 
@@ -62,6 +70,12 @@ class ImportDelta:
     location: str
     take_over: bool = False
     dry_run: bool = False
+    recover: bool = False
+    """The Lakepact catalog that managed it is lost, and this one manages it from here on."""
+
+    @property
+    def becomes_ours(self) -> bool:
+        return self.take_over or self.recover
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +184,23 @@ class DeltaImport:
             return Done(call.transaction_id, {**self._answer(request, location, survey, there, False), "parity": None})
         pointer, done = there, None
         async for batch, is_last in _with_last(self._batches(log, survey, pointer)):
-            ends = is_last and not request.take_over
+            ends = is_last and not request.becomes_ours
             pointer, done = await self._write(
-                rows, call if ends else self._part_of(call), request.identifier, location, batch, pointer, says
+                rows,
+                call if ends else self._part_of(call),
+                request.identifier,
+                location,
+                batch,
+                pointer,
+                says,
+                recovering=request.recover,
             )
         if pointer is None:
             raise BadLog(f"{location} has no version to import")
-        if request.take_over and not (await self._compare(pointer)).count:
+        if request.becomes_ours and not (await self._compare(pointer)).count:
             says = self._said(request, location, survey, managed=True)
-            pointer, done = await self._take_over(rows, call, request.identifier, location, survey, pointer, says)
-        elif done is None or request.take_over:
+            pointer, done = await self._take_over(rows, call, request, location, survey, pointer, says)
+        elif done is None or request.becomes_ours:
             return await self._end(call, request, pointer, says)
         return await self._compared(done, request)
 
@@ -201,7 +222,7 @@ class DeltaImport:
             raise BadRequest(f"location {request.location} belongs to another table of this catalog")
         if pointer.kind is not Kind.DELTA or self._parts.warehouse.blob_name(pointer.location) != folder:
             raise already_exists(pointer)
-        if await _is_ours(rows, pointer) and not request.take_over:
+        if await _is_ours(rows, pointer) and not request.becomes_ours:
             raise already_exists(pointer)
         return pointer
 
@@ -227,12 +248,9 @@ class DeltaImport:
             survey.problems.append(str(error))
         protocol, metadata = survey.replay.protocol, survey.replay.metadata
         if protocol is not None and metadata is not None:
-            survey.take_over_problems += take_over_problems(protocol, metadata)
-            if is_managed(protocol):
-                survey.problems.append(
-                    "a Lakepact catalog manages this table and this log is its mirror; a second catalog must not"
-                )
-        found = [*survey.problems, *(survey.take_over_problems if request.take_over else ())]
+            survey.take_over_problems += take_over_problems(protocol, metadata, recover=True)
+            survey.problems += _not_to_manage(is_managed(protocol), request)
+        found = [*survey.problems, *(survey.take_over_problems if request.becomes_ours else ())]
         if found and not request.dry_run:
             raise UnsupportedFeature(
                 [f"{request.location} cannot be imported, nothing was written: {found[0]}", *found[1:]]
@@ -259,7 +277,9 @@ class DeltaImport:
                 if after is None:
                     survey.ict_ms = step.timestamp_ms
                     actions = tuple(step.state.actions())
-                    yield _Planned(step.state.version, step.timestamp_ms, actions, "IMPORT", tombstones=True)
+                    commit = log.listing.commits.get(step.state.version)
+                    digest = OF_A_CHECKPOINT if commit is None else await log.digest(commit.name)
+                    yield _Planned(step.state.version, step.timestamp_ms, actions, "IMPORT", {}, {}, digest, True)
                 continue
             live = survey.replay.files
             loose = any(isinstance(one, Remove) and one.key not in live for one in step.actions)
@@ -288,12 +308,13 @@ class DeltaImport:
         self,
         rows: DeltaRows,
         call: Call,
-        identifier: Identifier,
+        request: ImportDelta,
         location: str,
         survey: _Survey,
         pointer: Pointer,
         says: _Answers,
     ) -> tuple[Pointer, Done]:
+        identifier = request.identifier
         log = await self._open(self._parts.warehouse.blob_name(location))
         if log.newest != version_of(pointer):
             raise CommitFailed(
@@ -302,8 +323,11 @@ class DeltaImport:
             )
         state, version = survey.replay.state(), version_of(pointer) + 1
         ict_ms = max(self._parts.clock.now_ms(), pointer.summary["ict-ms"] + 1)
-        actions = take_over(state.protocol, state.metadata, version=version, timestamp_ms=ict_ms)
-        planned = _Planned(version, ict_ms, actions, "TAKE OVER", more={"engineInfo": "Lakepact"})
+        actions = take_over(
+            state.protocol, state.metadata, version=version, timestamp_ms=ict_ms, recover=request.recover
+        )
+        operation = "RECOVER" if request.recover else "TAKE OVER"
+        planned = _Planned(version, ict_ms, actions, operation, more={"engineInfo": "Lakepact"})
         return await self._write(rows, call, identifier, location, [planned], pointer, says, (_LOG_ENGINE,))
 
     # --- writing ---
@@ -318,6 +342,8 @@ class DeltaImport:
         there: Pointer | None,
         says: _Answers,
         engines: tuple[str, ...] = (),
+        *,
+        recovering: bool = False,
     ) -> tuple[Pointer, Done]:
         """One transaction, under the id of this call: these versions, and the table itself if it is not there."""
         table_id = str(uuids.uuid4()) if there is None else there.id
@@ -327,6 +353,7 @@ class DeltaImport:
             "version": batch[-1].number,
             "ict-ms": batch[-1].ict_ms,
             SHAPE: None,
+            **({RECOVERING: True} if recovering else {}),
         }
         changes = [TableChange(table_id, one.number, one.actions) for one in batch]
         tombstones = any(one.tombstones for one in batch)
@@ -351,7 +378,7 @@ class DeltaImport:
                     self._parts.watch.applied(draft.changes)
                     self._parts.tasks.background(self._parts.watch.committed(transaction))
                 return pointer, done
-            self._parts.watch.retried()
+            self._parts.watch.retried(call.operation, call.transaction_id)
         await rows.discard(call.transaction_id)
         raise Contended(f"others kept changing {shown(identifier)}; import it again to go on")
 
@@ -364,7 +391,8 @@ class DeltaImport:
             )
         key = self._names.pointer_key(now)
         await draft.read(key)
-        pointer = Pointer.to_delta(identifier, {**now.summary, **summary}, Change.COMMIT, now.metadata_location)
+        kept = {name: value for name, value in now.summary.items() if name != RECOVERING}
+        pointer = Pointer.to_delta(identifier, {**kept, **summary}, Change.COMMIT, now.metadata_location)
         draft.write(key, pointer.to_json())
         return pointer
 
@@ -467,7 +495,23 @@ async def _with_last(batches: AsyncIterator[list[_Planned]]) -> AsyncIterator[tu
         yield held, True
 
 
+def _not_to_manage(managed: bool, request: ImportDelta) -> Iterator[str]:
+    """Two catalogs must not manage one table; and a table of none has not lost one."""
+    if managed and not request.recover:
+        yield (
+            "a Lakepact catalog manages this table and this log is its mirror; a second catalog must not. If that "
+            "catalog is lost, and only then, recover the table: --recover, or 'recover' in the request"
+        )
+    if request.recover and not managed:
+        yield (
+            "no Lakepact catalog has managed this table, so there is nothing to recover it from: import it without "
+            "--recover, and take it over if nobody else writes it any more"
+        )
+
+
 async def _is_ours(rows: DeltaRows, pointer: Pointer) -> bool:
+    if RECOVERING in pointer.summary:
+        return False
     protocol = (await rows.contents(pointer.id, version_of(pointer))).protocol
     return protocol is not None and is_managed(protocol)
 

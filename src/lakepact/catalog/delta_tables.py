@@ -38,6 +38,9 @@ from lakepact.kernel.identity import TransactionId
 SHAPE: Final = "shape-version"
 """In a pointer: the version that brought the protocol and the metadata that the table has. None: nobody has looked."""
 
+RECOVERING: Final = "recovering"
+"""In the pointer of a table that is being recovered from its log, until all of it is there: nobody changes it yet."""
+
 _MOST_SHAPES: Final = 10_000
 _Shape: TypeAlias = tuple[Protocol, Metadata]
 
@@ -194,6 +197,11 @@ class DeltaTables:
             await check_may_go_on(rows, pointer, commit.actions, commit.read_version, note.base_version)
         staged = await self._staged(draft, pointer)
         protocol, metadata = await self._shape(rows, pointer, staged)
+        if RECOVERING in pointer.summary:
+            raise BadRequest(
+                f"{shown(pointer.identifier)} is being recovered from its log, and not all of it is there; run "
+                f"`lakepact delta import {pointer.location} {shown(pointer.identifier)} --recover` again to end it"
+            )
         if not is_managed(protocol):
             raise BadRequest(f"{shown(pointer.identifier)} was imported read-only; take it over to change it")
         check_change(commit.actions, protocol, metadata)

@@ -84,8 +84,8 @@ class Parts:
         began_s = self.clock.monotonic_s()
         try:
             done = await work
-        except CommitFailed:
-            self.watch.conflicted()
+        except CommitFailed as conflict:
+            self.watch.conflicted(conflict.message)
             raise
         tables = len(done.result.get("results", ()))
         if tables > 1 and not done.replayed:

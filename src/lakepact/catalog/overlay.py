@@ -172,7 +172,7 @@ class OverlayWorker:
                 await needed(parts.rows).stage(self._id, table_id, call.statement, kept(step))
             if await self._stage(call, draft, self._staged(call, draft), {"result": result}):
                 return Done(self._id, result)
-            parts.watch.retried()
+            parts.watch.retried(call.operation, self._id)
         raise Contended(
             f"{call.operation}: other calls of transaction {self._id} kept coming in between; send it again"
         )

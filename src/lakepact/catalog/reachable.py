@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.delta_steps import DELTA_CELLS, kept_actions, needed
+from lakepact.catalog.delta_tables import RECOVERING
 from lakepact.catalog.dropped import DroppedTable
 from lakepact.catalog.errors import BadRequest, NoSuchTable
 from lakepact.catalog.keys import family_of
@@ -171,6 +172,9 @@ class Reachable:
     async def _may_search(self, pointer: Pointer) -> bool:
         if pointer.kind is not Kind.DELTA:
             return pointer.kind is Kind.TABLE
+        if RECOVERING in pointer.summary:
+            # Versions that are still to come need files that those that are there do not name.
+            return False
         # Files of a table that others write, or that other files say more about, are not judged by its adds alone.
         contents = await needed(self._parts.rows).contents(pointer.id, pointer.summary["version"])
         protocol = contents.protocol

@@ -23,8 +23,8 @@ class Watch:
     def cache(self, hit: bool) -> None:
         """A metadata file was asked for."""
 
-    def retried(self) -> None:
-        """A plan was out of date, and is made again."""
+    def retried(self, operation: str = "", transaction_id: str = "") -> None:
+        """A plan was out of date, and is made again. Whose it was, where that is at hand."""
 
     def applied(self, changes: int) -> None:
         """A change has been committed, of so many tables, views or namespaces."""
@@ -38,8 +38,8 @@ class Watch:
     def together(self, tables: int, milliseconds: float) -> None:
         """A commit of several tables has been made, and how long it took from its beginning."""
 
-    def conflicted(self) -> None:
-        """A commit was refused because something had moved."""
+    def conflicted(self, reason: str = "") -> None:
+        """A commit was refused because something had moved: what it was told."""
 
     async def committed(self, transaction: Transaction) -> None:
         """A change has been committed and answered. Called in the background."""

@@ -306,7 +306,7 @@ class Worker:
             done = await self._commit(call, draft, result, deadline, rows)
             if done is not None:
                 return done
-            self._watch.retried()
+            self._watch.retried(call.operation, call.transaction_id)
             await self._clock.sleep(self._pause(attempt))
         raise Contended(
             f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import structlog
 import typer
 from typer.core import TyperGroup
 
@@ -44,7 +43,7 @@ from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
 from lakepact.client.http import CA_BUNDLE_VARIABLE
 from lakepact.errors import LakepactError
-from lakepact.server.logs import use_plain_tracebacks
+from lakepact.server.logs import configure_command
 
 
 class _Reporting(TyperGroup):
@@ -132,18 +131,6 @@ app.add_typer(transactions_app, name="transactions")
 app.add_typer(tx_app, name="tx")
 
 
-class _StandardError:
-    """Writes log lines to whatever standard error is at that moment."""
-
-    def __init__(self, *_: object) -> None:
-        """structlog may give a logger's name; it is in the line already."""
-
-    def msg(self, line: str) -> None:
-        print(line, file=sys.stderr)
-
-    debug = info = warning = error = critical = exception = fatal = msg
-
-
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
     before = os.environ.get(name)
@@ -180,9 +167,7 @@ def lakepact(
         ),
     ] = None,
 ) -> None:
-    # Standard output belongs to the answer.
-    structlog.configure(logger_factory=_StandardError)
-    use_plain_tracebacks()
+    configure_command()
     if ca_bundle and ca_bundle != os.environ.get(CA_BUNDLE_VARIABLE):
         # For this command and the processes it starts.
         context.with_resource(_environment(CA_BUNDLE_VARIABLE, ca_bundle))

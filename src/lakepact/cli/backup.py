@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.cli.options import Json, StoreUrl, with_store
-from lakepact.cli.output import instant, print_json
+from lakepact.cli.output import instant, print_json, say
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.keys import segments_of
 from lakepact.kernel.ports import CellStore
@@ -49,10 +50,11 @@ def backup(
     if json:
         print_json(made)
         return
-    typer.echo(
+    say(
         f"{file}: {made.cells} cells and {made.records} records of {without_password(settings.store)}, as of "
         f"{instant(made.made_ms)}"
     )
+    _say_what_is_left_out(made, "left out", "After a restore")
 
 
 def restore(
@@ -76,12 +78,13 @@ def restore(
     if json:
         print_json({"backup": made, "restored": not check, "missing": missing})
     else:
-        typer.echo(
+        say(
             f"{'read' if check else 'restored'} {made.cells} cells and {made.records} records, as of "
             f"{instant(made.made_ms)}" + ("" if check else f", into {without_password(settings.store)}")
         )
+        _say_what_is_left_out(made, "not in this backup", "Once the restored catalog is served")
         for line in missing:
-            typer.echo(line, err=True)
+            say(line, err=True)
     if missing:
         raise typer.Exit(1)
 
@@ -129,9 +132,21 @@ async def _missing(settings: Settings, file: Path) -> list[str]:
     return found
 
 
-def _progress(as_json: bool) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        if not as_json:
-            typer.echo(f"  {text}", err=True)
+def _say_what_is_left_out(made: Contents, how: str, when: str) -> None:
+    """Delta tables, each with the command that brings it back. Of a dropped one its files are told alone."""
+    if made.left_out:
+        say(f"{len(made.left_out)} Delta tables are {how}. {when}, and if the old catalog is lost:")
+    for one in made.left_out:
+        if one.dropped:
+            say(f"  {one.table} was dropped; its files are at {one.location}")
+        else:
+            command = ["lakepact", "delta", "import", one.location, one.table, "--warehouse", one.warehouse]
+            say(f"  {shlex.join([*command, '--recover'])}")
 
-    return say
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    def progress(text: str) -> None:
+        if not as_json:
+            say(f"  {text}", err=True)
+
+    return progress

@@ -1,7 +1,8 @@
 """What can be wrong where a server is to run, looked for one thing after another. Each finding says what to do.
 
 Nothing here raises: whatever goes wrong is what was looked for. What is written (a cell of our own, a file in each
-warehouse's own folder) is what a server would write too, and the file is removed again.
+warehouse's own folder) is what a server would write too, and the file is removed again. A store or a folder that is not
+there is not made: whoever looks in the wrong place is to hear of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import orjson
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
 from lakepact.errors import LakepactError
+from lakepact.extras import how_to_install
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
@@ -104,8 +106,14 @@ async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
 
 async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
     shown = without_password(settings.store)
-    if not writes and (missing := _not_there(settings.store)) is not None:
-        yield odd("store", missing, "`lakepact serve` makes it.")
+    if (away := _away(settings.store)) is not None:
+        yield _not_made(
+            "store",
+            "there is no store",
+            away,
+            "`lakepact serve` makes a new one. If a server runs already, run this where it runs, with its settings "
+            "(LAKEPACT_CONFIG, or --store).",
+        )
         return
     try:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
@@ -208,12 +216,17 @@ def _do_about(url: str) -> str:
     )
 
 
-def _not_there(url: str) -> str | None:
-    """To open what is on this machine would make it, if it is not there yet."""
-    path = (
-        sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else Path(os.sep)
-    )
-    return None if path.exists() else f"{path} is not there yet, and nothing is made (--read-only)"
+def _away(url: str) -> Path | None:
+    """Where it would be made on this machine, if it is not there yet."""
+    path = sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
+    return None if path is None or path.exists() else path.absolute()
+
+
+def _not_made(subject: str, what: str, away: Path, do: str) -> Finding:
+    there = next(one for one in away.parents if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return bad(subject, f"{what} at {away}, and this user cannot make one in {there}", _do_about("file:"))
+    return odd(subject, f"{what} at {away}, and none was made", do)
 
 
 def disks(settings: Settings) -> Iterator[Finding]:
@@ -248,8 +261,8 @@ def shared(store: str, name: str, place: Place) -> Iterator[Finding]:
 
 async def warehouse(name: str, place: Place, *, writes: bool) -> AsyncIterator[Finding]:
     subject, shown = f"warehouse {name}", without_password(place.url)
-    if not writes and (missing := _not_there(place.url)) is not None:
-        yield odd(subject, missing, "`lakepact serve` makes it.")
+    if (away := _away(place.url)) is not None:
+        yield _not_made(subject, "there is no folder", away, "`lakepact serve` makes it.")
         return
     try:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
@@ -341,7 +354,7 @@ def ports(settings: Settings) -> Iterator[Finding]:
     yield _port("port", "--port", settings.host, settings.port, settings.base_path, tls=bool(settings.tls_cert))
     if settings.grpc_port is not None:
         if importlib.util.find_spec("grpc") is None:
-            yield bad("gRPC", "grpcio is not installed", "pip install 'lakepact[grpc]', or leave out grpc_port.")
+            yield bad("gRPC", "grpcio is not installed", f"{how_to_install('grpc')}; or leave out grpc_port.")
         yield _port("gRPC port", "--grpc-port", settings.host, settings.grpc_port, None)
 
 
@@ -405,7 +418,7 @@ def spark() -> Iterator[Finding]:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        yield odd("spark", "pyspark is not installed", "Pipelines need it: pip install 'lakepact[spark]'.")
+        yield odd("spark", "pyspark is not installed", f"Pipelines need it: {how_to_install('spark')}.")
         return
     from lakepact.spark.runtimes import check_fits, runtime_for
 

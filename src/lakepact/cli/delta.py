@@ -6,8 +6,18 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 
-from lakepact.cli.options import InTransaction, Json, Token, Uri, WarehouseName, connected, inside, written
-from lakepact.cli.output import instant, print_json, print_rows
+from lakepact.cli.options import (
+    InTransaction,
+    Json,
+    Token,
+    Uri,
+    WarehouseName,
+    connected,
+    inside,
+    told_if_iceberg,
+    written,
+)
+from lakepact.cli.output import instant, print_json, print_rows, say
 from lakepact.client import Lake, Retry, connect
 from lakepact.client.delta import DeltaTable
 from lakepact.client.names import namespace_name, shown, table_name
@@ -56,8 +66,9 @@ def show(
 ) -> None:
     """Show a Delta table: where it is, its version, its columns."""
     identifier = written(table_name, name)
-    tables = inside(connected(uri, warehouse, token), transaction).delta
-    table = tables.load(identifier, version=version, files=files)
+    where = inside(connected(uri, warehouse, token), transaction)
+    with told_if_iceberg(where, identifier, "tables show"):
+        table = where.delta.load(identifier, version=version, files=files)
     if json:
         listed = {"files": [action_json(one)["add"] for one in table.files]} if files else {}
         print_json(
@@ -76,7 +87,7 @@ def show(
         return
     _print(table)
     if files:
-        typer.echo("\nFiles:")
+        say("\nFiles:")
         print_rows(
             ("path", "bytes", "partition"),
             [
@@ -98,7 +109,9 @@ def history(
 ) -> None:
     """The versions of a Delta table, newest first."""
     identifier = written(table_name, name)
-    found = inside(connected(uri, warehouse, token), transaction).delta.history(identifier, limit=limit)
+    where = inside(connected(uri, warehouse, token), transaction)
+    with told_if_iceberg(where, identifier, "history"):
+        found = where.delta.history(identifier, limit=limit)
     if json:
         print_json(found)
         return
@@ -130,11 +143,13 @@ def drop(
 ) -> None:
     """Take a Delta table out of the catalog."""
     identifier = written(table_name, name)
-    inside(connected(uri, warehouse, token), transaction).delta.drop(identifier, purge=purge)
+    where = inside(connected(uri, warehouse, token), transaction)
+    with told_if_iceberg(where, identifier, "tables drop"):
+        where.delta.drop(identifier, purge=purge)
     if json:
         print_json({"table": identifier, "dropped": True})
         return
-    typer.echo(f"Dropped {shown(identifier)}")
+    say(f"Dropped {shown(identifier)}")
 
 
 @delta_app.command("rename")
@@ -153,7 +168,7 @@ def rename(
     if json:
         print_json({"source": old, "destination": new})
         return
-    typer.echo(f"Renamed {shown(old)} to {shown(new)}")
+    say(f"Renamed {shown(old)} to {shown(new)}")
 
 
 @delta_app.command("import")
@@ -163,6 +178,13 @@ def import_(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Make the next version ours, and keep foreign writers out.")
     ] = False,
+    recover: Annotated[
+        bool,
+        typer.Option(
+            "--recover",
+            help="The Lakepact catalog that managed this table is lost: manage it here. Never while that one runs.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would happen.")] = False,
     uri: Uri = None,
     warehouse: WarehouseName = None,
@@ -171,13 +193,15 @@ def import_(
 ) -> None:
     """Make a table of the catalog of an existing Delta table, or go on with it."""
     identifier = written(table_name, name)
-    done = _patient(uri, warehouse, token).delta.import_log(identifier, location, take_over=take_over, dry_run=dry_run)
+    done = _patient(uri, warehouse, token).delta.import_log(
+        identifier, location, take_over=take_over, dry_run=dry_run, recover=recover
+    )
     if json:
         print_json(done)
     else:
-        _print_import(done, take_over=take_over)
+        _print_import(done, take_over=take_over or recover)
     parity = done.get("parity")
-    refused = done["problems"] or (take_over and done["take-over-problems"])
+    refused = done["problems"] or ((take_over or recover) and done["take-over-problems"])
     if refused or (parity is not None and not parity["equal"]):
         raise typer.Exit(_DIFFERENT)
 
@@ -220,7 +244,7 @@ def _print(table: DeltaTable) -> None:
     applications = [(f"application {app_id}", str(reached)) for app_id, reached in table.transactions.items()]
     properties = [(f"property {key}", str(value)) for key, value in configuration.items()]
     print_rows(("", ""), facts + properties + applications)
-    typer.echo("\nColumns:")
+    say("\nColumns:")
     print_rows(
         ("name", "type", ""),
         [
@@ -233,35 +257,35 @@ def _print(table: DeltaTable) -> None:
 def _print_import(done: Mapping[str, Any], *, take_over: bool) -> None:
     name = ".".join((*done["identifier"]["namespace"], done["identifier"]["name"]))
     for problem in done["problems"]:
-        typer.echo(f"problem: {problem}")
+        say(f"problem: {problem}")
     for problem in done["take-over-problems"] if take_over or done["dry-run"] else ():
-        typer.echo(f"in the way of a take-over: {problem}")
+        say(f"in the way of a take-over: {problem}")
     for field in done["dropped"]:
-        typer.echo(f"left out: {field}")
+        say(f"left out: {field}")
     rows = "an unknown number of" if done["rows"] is None else done["rows"]
     what = f"{done['versions']} versions; {done['files']} live files, {rows} rows, {done['size-bytes']} bytes"
     if done["dry-run"]:
-        typer.echo(f"Would import {name} up to version {done['version']}: {what}")
+        say(f"Would import {name} up to version {done['version']}: {what}")
         return
-    typer.echo(f"Imported {name} up to version {done['version']}: {what}")
-    typer.echo("It is read-only here." if done["read-only"] else "It is ours: foreign writers are refused.")
+    say(f"Imported {name} up to version {done['version']}: {what}")
+    say("It is read-only here." if done["read-only"] else "It is ours: foreign writers are refused.")
     if done["parity"] is not None:
         _print_parity(done["parity"])
 
 
 def _print_parity(found: Mapping[str, Any]) -> None:
     for difference in found["differences"]:
-        typer.echo(f"different: {difference}")
+        say(f"different: {difference}")
     if more := found["difference-count"] - len(found["differences"]):
-        typer.echo(f"and {more} more")
+        say(f"and {more} more")
     if found["log-version"] is None:
-        typer.echo("There is no log yet.")
+        say("There is no log yet.")
         return
     reached = min(found["version"], found["log-version"])
     verdict = "are equal" if found["equal"] else f"differ in {found['difference-count']} places"
-    typer.echo(f"Table and log {verdict} from version {found['first-version']} to {reached}.")
+    say(f"Table and log {verdict} from version {found['first-version']} to {reached}.")
     if found["behind"]:
-        typer.echo(f"The log is {found['behind']} versions behind the table.")
+        say(f"The log is {found['behind']} versions behind the table.")
 
 
 def _type(kind: object) -> str:

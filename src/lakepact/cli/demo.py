@@ -11,6 +11,7 @@ from lakepact.cli.options import Json
 from lakepact.cli.output import console, print_json
 from lakepact.demo.play import play
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.settings import Settings
 
 
@@ -50,7 +51,7 @@ def _shop(screen: Console) -> tuple[bool, dict[str, object]]:
         from lakepact.demo.shop.story import tell
     except ModuleNotFoundError as error:
         raise InvalidSetting(
-            f"the shop needs {error.name}, which is not installed: pip install 'lakepact[spark,pyiceberg]'; "
+            f"the shop needs {error.name}, which is not installed: {how_to_install('spark', 'pyiceberg')}; "
             f"or watch the kernel alone: lakepact demo bank"
         ) from None
     report = tell(screen)

@@ -7,7 +7,7 @@ import typer
 
 from lakepact.cli.checkup import Finding, Verdict, bad, everything
 from lakepact.cli.options import Json, StoreUrl
-from lakepact.cli.output import print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.errors import InvalidSetting
 from lakepact.settings import Settings
 
@@ -33,7 +33,7 @@ def doctor(
         print_rows(("", "what", "found"), [_row(one) for one in found])
         for one in found:
             if one.do:
-                typer.echo(f"{one.subject}: {one.do}")
+                say(f"{one.subject}: {one.do}")
     if not well:
         raise typer.Exit(1)
 

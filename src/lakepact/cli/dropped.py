@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, written
-from lakepact.cli.output import instant, print_json, print_rows
+from lakepact.cli.output import instant, print_json, print_rows, say
 from lakepact.client.names import shown, table_name
 
 
@@ -50,4 +50,4 @@ def undrop(
     if json:
         print_json({"table": back, "restored": True})
         return
-    typer.echo(f"Restored {shown(back)}")
+    say(f"Restored {shown(back)}")

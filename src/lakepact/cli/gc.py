@@ -19,9 +19,10 @@ from lakepact.cli.options import (
     spark_master,
     with_catalogs,
 )
-from lakepact.cli.output import console, print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSettings, Report
@@ -89,7 +90,7 @@ def orphans(
         from lakepact.spark.jobs.orphans import Wish, search
         from lakepact.spark.jobs.sessions import plain_session
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     wish = Wish(older_than_s, dry_run=dry_run, unsafe_any_age=unsafe_any_age, options=options)
     with plain_session(spark_master(master), "lakepact gc orphans", settings) as spark:
         found = search(spark, lake, wish)
@@ -102,8 +103,8 @@ def orphans(
         [(one.table, str(one.files), str(one.bytes), str(one.failed)) for one in found.tables],
     )
     for path in found.examples:
-        console().print(f"{path}", markup=False)
-    typer.echo(
+        say(path)
+    say(
         f"{found.files} of {found.listed} files {verb}, {found.bytes} bytes, older than {older_than}. "
         f"All of them: {found.report}"
     )
@@ -113,7 +114,7 @@ def orphans(
 
 def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, json: bool) -> None:
     settings = Settings.load(store=store_url)
-    report = Report()
+    report = Report(tells=False)
 
     async def work(opened: WithoutServer) -> dict[str, int]:
         for catalog in opened.catalogs.values():
@@ -162,13 +163,13 @@ def _print(report: Report, records: Mapping[str, int], classes: Sequence[Class],
         )
     total = sum(report.counts.values())
     if total > _SHOWN:
-        typer.echo(f"and {total - _SHOWN} more; --json has them")
+        say(f"and {total - _SHOWN} more; --json has them")
     for one in report.left:
-        typer.echo(f"left for later: {one}")
+        say(f"left for later: {one}")
     counted = ", ".join(f"{count} of {rule}" for rule, count in report.counts.items()) or "nothing"
-    typer.echo(f"{'Would remove' if dry_run else 'Removed'}: {counted}")
+    say(f"{'Would remove' if dry_run else 'Removed'}: {counted}")
     if Class.RECORDS in classes:
-        typer.echo(
+        say(
             "Records are trimmed and deleted by the kernel's own rule; a dry run does not count them"
             if dry_run
             else f"Records: {records['trimmed']} trimmed, {records['deleted']} deleted"

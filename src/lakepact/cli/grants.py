@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, written
-from lakepact.cli.output import instant, print_json, print_rows
+from lakepact.cli.output import instant, print_json, print_rows, say
 from lakepact.client.grants import On
 from lakepact.client.names import namespace_name, shown, table_name
 from lakepact.errors import InvalidRequest
@@ -67,7 +67,7 @@ def add(
     if json:
         print_json({**on.document, "holder": holder, "role": role, "changed": changed})
         return
-    typer.echo(f"{holder} {'has' if changed else 'had'} the role {role} on {_where(on.document)}")
+    say(f"{holder} {'has' if changed else 'had'} the role {role} on {_where(on.document)}")
 
 
 def remove(
@@ -86,7 +86,7 @@ def remove(
     if json:
         print_json({**on.document, "holder": holder, "changed": changed})
         return
-    typer.echo(f"{holder} {'has no role any more' if changed else 'had no role'} on {_where(on.document)}")
+    say(f"{holder} {'has no role any more' if changed else 'had no role'} on {_where(on.document)}")
 
 
 def check(
@@ -110,7 +110,7 @@ def check(
     else:
         who = "you have" if holder is None else f"{holder} has"
         what = f"the role {found['role']}" if found["role"] else "no role"
-        typer.echo(f"{'yes' if found['allowed'] else 'no'}: {who} {what} on {_where(on.document)}")
+        say(f"{'yes' if found['allowed'] else 'no'}: {who} {what} on {_where(on.document)}")
     if not found["allowed"]:
         raise typer.Exit(NOT_ALLOWED)
 

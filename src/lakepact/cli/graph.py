@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lakepact.cli.options import Json, pairs
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.errors import InvalidRequest
 from lakepact.pipelines.drawing import svg, text
 from lakepact.pipelines.loading import load
@@ -53,6 +53,6 @@ def graph(
             }
         )
     elif svg_file is None:
-        typer.echo(text(found))
+        say(text(found))
     else:
-        typer.echo(f"{svg_file}: {len(found.steps)} datasets, {len(found.externals)} external inputs")
+        say(f"{svg_file}: {len(found.steps)} datasets, {len(found.externals)} external inputs")

@@ -9,7 +9,7 @@ import typer
 
 from lakepact.catalog.history import Entry, Version, timeline, versions_of
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, iceberg_table, written
-from lakepact.cli.output import instant, print_json
+from lakepact.cli.output import instant, print_json, say
 from lakepact.client.names import table_name
 from lakepact.errors import LakepactError
 from lakepact.settings import Settings
@@ -39,9 +39,9 @@ def history(
         return
     for number, entry in enumerate(entries):
         if number:
-            typer.echo()
+            say()
         for line in _told(entry):
-            typer.echo(line)
+            say(line)
 
 
 def _told(entry: Entry) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakepact.cli.options import Json, StoreUrl, with_catalogs, with_store
-from lakepact.cli.output import print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.delta.ports import DeltaRows, MirrorRow
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.ports import CellStore
@@ -70,7 +70,7 @@ def run(
     if json:
         print_json({"behind": behind})
         return
-    typer.echo("Every mirror is in step." if not behind else f"{len(behind)} are not in step: lakepact mirror status")
+    say("Every mirror is in step." if not behind else f"{len(behind)} are not in step: lakepact mirror status")
 
 
 def status(store: StoreUrl = None, table: TableName = None, json: Json = False) -> None:
@@ -119,9 +119,7 @@ def retry(store: StoreUrl = None, table: TableName = None, engine: EngineName = 
     if json:
         print_json({"retried": count})
         return
-    typer.echo(
-        f"{count} will be tried by a server within {settings.mirror_interval_s:g} s, or now: lakepact mirror run"
-    )
+    say(f"{count} will be tried by a server within {settings.mirror_interval_s:g} s, or now: lakepact mirror run")
 
 
 async def _asked_to_end(*, quiet: bool) -> None:
@@ -130,7 +128,7 @@ async def _asked_to_end(*, quiet: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     if not quiet:
-        typer.echo("Mirrors are kept in step. Ctrl-C ends it.")
+        say("Mirrors are kept in step. Ctrl-C ends it.")
     await ended.wait()
 
 

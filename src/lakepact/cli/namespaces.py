@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from lakepact.cli.options import InTransaction, Json, Token, Uri, WarehouseName, connected, inside, pairs, written
-from lakepact.cli.output import print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.client.names import namespace_name, shown
 
 _Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Levels are parted by dots: sales.eu")]
@@ -47,7 +47,7 @@ def create(
     if json:
         print_json({"namespace": namespace, "properties": properties})
         return
-    typer.echo(f"Created {shown(namespace)}")
+    say(f"Created {shown(namespace)}")
 
 
 def drop(
@@ -64,4 +64,4 @@ def drop(
     if json:
         print_json({"namespace": namespace, "dropped": True})
         return
-    typer.echo(f"Dropped {shown(namespace)}")
+    say(f"Dropped {shown(namespace)}")

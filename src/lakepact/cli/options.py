@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import typer
@@ -104,13 +105,32 @@ def inside(lake: Lake, transaction_id: str | None) -> Lake | Transaction:
 
 def iceberg_table(where: Lake | Transaction, name: Identifier, command: str) -> LoadedTable:
     """A table that Iceberg's clients see. `command`: what shows the same of one that they do not."""
-    try:
+    with told_if_delta(where, name, command):
         return where.tables.load(name)
+
+
+@contextmanager
+def told_if_delta(where: Lake | Transaction, name: Identifier, command: str) -> Iterator[None]:
+    """Whoever looks for a Delta table among the others is told where it is."""
+    try:
+        yield
     except NotFound:
         if not where.delta.exists(name):
             raise
-    shown = ".".join(name)
-    raise InvalidRequest(f"{shown} is a Delta table: lakepact delta {command} {shown}")
+        shown = ".".join(name)
+        raise InvalidRequest(f"{shown} is a Delta table: lakepact delta {command} {shown}") from None
+
+
+@contextmanager
+def told_if_iceberg(where: Lake | Transaction, name: Identifier, command: str) -> Iterator[None]:
+    """The same, the other way round."""
+    try:
+        yield
+    except NotFound:
+        if not where.tables.exists(name):
+            raise
+        shown = ".".join(name)
+        raise InvalidRequest(f"{shown} is an Iceberg table: lakepact {command} {shown}") from None
 
 
 def written(read: Callable[[Name], Identifier], name: str) -> Identifier:

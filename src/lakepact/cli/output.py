@@ -14,6 +14,7 @@ An error prints its type and its message, never a traceback, and ends the proces
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 import orjson
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -58,22 +60,46 @@ EXIT_CODES: Final[Sequence[tuple[type[LakepactError], int]]] = (
 """The first match counts. An error of no known kind says nothing about what happened, so it counts as unknown."""
 
 _PIPED_WIDTH: Final = 200
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters and those that turn the direction of text: in a name they are there to deceive. The end of a line
+is our own, but for cells of a table."""
 
 
 def console() -> Console:
-    """Standard output. Without a terminal there is no width to fit into, so nothing is cut."""
+    """Standard output, for what moves or is coloured. Without a terminal lines have a width all the same."""
     if sys.stdout.isatty():
         return Console(highlight=False)
     return Console(highlight=False, width=_PIPED_WIDTH)
 
 
+def say(text: str = "", *, err: bool = False) -> None:
+    """Some lines for people. What they name is shown as it is, and does nothing to the terminal."""
+    typer.echo(_visible(text), err=err)
+
+
+def _visible(text: str) -> str:
+    return _INVISIBLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
 def print_json(document: Any) -> None:
     """One JSON document on standard output, the same bytes for the same content."""
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=_as_plain)
-    typer.echo(text.decode())
+    # In JSON all of these are inside of strings, where the escape means the same.
+    typer.echo(_visible(text.decode()))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table. Without a terminal there is no width to fit into: every row is one line, and nothing is cut."""
+    rows = [[_visible(cell).replace("\n", "\\u000a") for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        _print_plain([columns, *rows] if any(columns) else rows)
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -83,13 +109,20 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console().print(table)
 
 
+def _print_plain(lines: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
+        typer.echo("  ".join(padded).rstrip())
+
+
 def report(error: LakepactError, *, as_json: bool) -> int:
     """Print the error; the exit code it stands for."""
     if as_json:
         document = {"error": {"type": error.type, "message": str(error)}}
         typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), err=True)
     else:
-        typer.echo(f"error: {error.type}: {error}", err=True)
+        say(f"error: {error.type}: {error}", err=True)
     return exit_code(error)
 
 

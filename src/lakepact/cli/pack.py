@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lakepact.cli.options import Json, StoreUrl, with_catalogs
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.upkeep.packing import Packed, Packer
@@ -30,8 +30,8 @@ def pack(store: StoreUrl = None, json: Json = False) -> None:
     if json:
         print_json(asdict(done))
     else:
-        typer.echo(f"{done.days} days packed: {done.receipts} receipts in {done.segments} segments")
+        say(f"{done.days} days packed: {done.receipts} receipts in {done.segments} segments")
         for name in done.damaged:
-            typer.echo(f"{name} is damaged and was not packed: lakepact reconcile --mend", err=True)
+            say(f"{name} is damaged and was not packed: lakepact reconcile --mend", err=True)
     if done.damaged:
         raise typer.Exit(1)

@@ -21,9 +21,10 @@ from lakepact.cli.options import (
     seconds,
     spark_master,
 )
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.client import Conflict, Lake, Unavailable, Unknown
 from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.extras import how_to_install
 
 if TYPE_CHECKING:
     from lakepact.spark import SparkLake
@@ -68,7 +69,7 @@ def project(
                 if pause_s is None:
                     raise
                 # Nothing was changed, or it was: the next run finds out.
-                typer.echo(f"not this time: {error}", err=True)
+                say(f"not this time: {error}", err=True)
             if pause_s is None:
                 return
             full = False
@@ -84,7 +85,7 @@ def _spark_lake(
 
         import lakepact.spark as lp
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
     spark = lp.session(
@@ -109,25 +110,25 @@ def _show(done: Projected, *, as_json: bool) -> None:
         print_json(asdict(done))
         return
     if done.transaction_id is None:
-        typer.echo(f"Nothing new ({done.seconds:.1f} s)")
+        say(f"Nothing new ({done.seconds:.1f} s)")
     else:
-        typer.echo(
+        say(
             f"Projected {done.receipts} receipts of {done.tables} tables, as transaction {done.transaction_id} "
             f"({done.seconds:.1f} s). Days up to {done.through} are complete"
         )
     if done.waiting:
-        typer.echo(f"{done.waiting} receipts wait for the rest of their transactions")
+        say(f"{done.waiting} receipts wait for the rest of their transactions")
     if done.unread:
-        typer.echo(f"the newest metadata of {done.unread} tables could not be read: they have no columns", err=True)
+        say(f"the newest metadata of {done.unread} tables could not be read: they have no columns", err=True)
     for file in done.broken:
-        typer.echo(
+        say(
             f"{file} cannot be read; what lies loose of its day was read instead. `lakepact reconcile --mend` makes it "
             f"again as far as that is possible, and says what is lost",
             err=True,
         )
     if done.damaged:
         some = "".join(f"\n  {file}" for file in done.examples)
-        typer.echo(
+        say(
             f"{done.damaged} files are damaged and no receipts; `lakepact reconcile --mend` writes them anew{some}",
             err=True,
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakepact.cli.options import Json, StoreUrl, with_catalogs
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.errors import InvalidSetting
 from lakepact.runtime import SystemClock, SystemRng
 from lakepact.settings import Settings
@@ -46,21 +46,19 @@ def reconcile(
 
 
 def _print(report: Report) -> None:
-    typer.echo(
+    say(
         f"{report.tables} tables, views and namespaces looked at ({report.unchanged} unchanged), "
         f"{report.transactions} transactions"
     )
-    typer.echo(
+    say(
         f"receipts: {report.found} found, {report.written} written ({report.late} late), {report.mended} mended, "
         f"{report.unreadable} unreadable, {report.damaged} damaged"
     )
     if report.rebuilt or report.lost:
-        typer.echo(f"packed days: {report.rebuilt} files made again, {report.lost} segments lost")
+        say(f"packed days: {report.rebuilt} files made again, {report.lost} segments lost")
     if report.deeper:
-        typer.echo(
-            f"{report.deeper} tables have more versions than were looked at: LAKEPACT_RECONCILE_DEPTH sets how many"
-        )
+        say(f"{report.deeper} tables have more versions than were looked at: LAKEPACT_RECONCILE_DEPTH sets how many")
     for problem in report.problems:
-        typer.echo(problem, err=True)
+        say(problem, err=True)
     if report.failed:
-        typer.echo(f"{report.failed} could not be looked at. Run it again.", err=True)
+        say(f"{report.failed} could not be looked at. Run it again.", err=True)

@@ -23,10 +23,11 @@ from lakepact.cli.options import (
     pairs,
     spark_master,
 )
-from lakepact.cli.output import console, print_json, print_rows, report
+from lakepact.cli.output import print_json, print_rows, report, say
 from lakepact.client import Lake
 from lakepact.client.machine import ThisMachine, new_id
 from lakepact.errors import InvalidRequest, InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.pipelines.definition import Pipeline
 from lakepact.pipelines.errors import RunFailed
 from lakepact.pipelines.loading import load
@@ -87,8 +88,8 @@ def run(
         import lakepact.spark as lp
         from lakepact.pipelines.runner import run as run_pipeline
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
-    typer.echo(f"run {run_id}", err=True)
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
+    say(f"run {run_id}", err=True)
     # A session that is there already is somebody else's, and outlives this command.
     own = SparkContext._active_spark_context is None
     spark = lp.session(
@@ -137,9 +138,9 @@ def _project(
         from lakepact.pipelines.projects.project import read_project
         from lakepact.pipelines.projects.runner import Wish, run_project
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"this needs {error.name}: pip install 'lakepact[spark]'") from None
+        raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     project = read_project(file)
-    typer.echo(f"run {run_id}", err=True)
+    say(f"run {run_id}", err=True)
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     return run_project(
         project, lake, Wish(run_id, master=master, token=token, jars=jars, settings={**quiet, **settings}, **wish)
@@ -178,7 +179,7 @@ def _shown() -> Iterator[Event]:
     """A line for every stage on standard error, which moves if somebody is watching."""
     screen = Console(stderr=True, highlight=False)
     if not screen.is_terminal:
-        yield lambda stage, what, result: typer.echo(_line(stage, what, result), err=True)
+        yield lambda stage, what, result: say(_line(stage, what, result), err=True)
         return
     columns = (SpinnerColumn(finished_text="•"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=screen) as progress:
@@ -213,14 +214,14 @@ def _print(result: RunResult) -> None:
     in_stages = {id(check) for stage in result.stages for check in stage.checks}
     for check in result.checks:
         if check.status is not Status.PASSED or id(check) not in in_stages:
-            console().print(f"{check.status.value}: {check.table}: {check.name}: {check.message}", markup=False)
+            say(f"{check.status.value}: {check.table}: {check.name}: {check.message}")
     told = {
         State.COMMITTED: f"committed at one instant as transaction {result.transaction_id}",
         State.ALREADY_COMMITTED: f"was committed before, as transaction {result.transaction_id}; nothing has changed",
         State.DRY_RUN: "was a dry run; nothing was published",
     }[result.state]
     tries = "" if result.attempts == 1 else f", at the {result.attempts}. attempt"
-    console().print(f"Run {result.run_id} of {result.pipeline} {told} ({result.seconds:.1f} s{tries})", markup=False)
+    say(f"Run {result.run_id} of {result.pipeline} {told} ({result.seconds:.1f} s{tries})")
 
 
 def _row(stage: StageResult) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lakepact.cli.options import Json, with_store
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.ports import CellStore
 from lakepact.settings import Settings, without_password
@@ -24,7 +24,7 @@ def probe(
         return time.perf_counter() - began
 
     began = time.perf_counter()
-    read_s = with_store(Settings.load(store=url), read_once, makes=True)
+    read_s = with_store(Settings.load(store=url), read_once)
     found = {
         "store": without_password(url),
         "usable": True,
@@ -34,4 +34,4 @@ def probe(
     if json:
         print_json(found)
         return
-    typer.echo(f"{found['store']} is usable: opened in {found['open_ms']} ms, one read took {found['read_ms']} ms")
+    say(f"{found['store']} is usable: opened in {found['open_ms']} ms, one read took {found['read_ms']} ms")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,10 +14,11 @@ from lakepact.cli.options import (
     connected,
     iceberg_table,
     inside,
+    told_if_delta,
     written,
 )
-from lakepact.cli.output import instant, print_json, print_rows
-from lakepact.client import LoadedTable
+from lakepact.cli.output import instant, print_json, print_rows, say
+from lakepact.client import LoadedTable, Refused
 from lakepact.client.names import namespace_name, shown, table_name
 
 _Table = Annotated[str, typer.Argument(metavar="TABLE", help="With its namespace: sales.orders")]
@@ -32,11 +34,16 @@ def list_(
 ) -> None:
     """List the tables of a namespace."""
     levels = written(namespace_name, namespace)
-    found = inside(connected(uri, warehouse, token), transaction).tables.list(levels)
+    where = inside(connected(uri, warehouse, token), transaction)
+    found = where.tables.list(levels)
     if json:
         print_json(found)
         return
     print_rows(("table",), [(shown(one),) for one in found])
+    # A store of documents has none, and says so.
+    with suppress(Refused):
+        if others := len(where.delta.list(levels)):
+            say(f"and {others} Delta tables: lakepact delta list {namespace}", err=True)
 
 
 def show(
@@ -69,11 +76,13 @@ def drop(
 ) -> None:
     """Take a table out of the catalog."""
     identifier = written(table_name, name)
-    inside(connected(uri, warehouse, token), transaction).tables.drop(identifier, purge=purge)
+    where = inside(connected(uri, warehouse, token), transaction)
+    with told_if_delta(where, identifier, "drop"):
+        where.tables.drop(identifier, purge=purge)
     if json:
         print_json({"table": identifier, "dropped": True})
         return
-    typer.echo(f"Dropped {shown(identifier)}")
+    say(f"Dropped {shown(identifier)}")
 
 
 def rename(
@@ -87,11 +96,13 @@ def rename(
 ) -> None:
     """Give a table another name."""
     old, new = written(table_name, source), written(table_name, target)
-    inside(connected(uri, warehouse, token), transaction).tables.rename(old, new)
+    where = inside(connected(uri, warehouse, token), transaction)
+    with told_if_delta(where, old, "rename"):
+        where.tables.rename(old, new)
     if json:
         print_json({"source": old, "destination": new})
         return
-    typer.echo(f"Renamed {shown(old)} to {shown(new)}")
+    say(f"Renamed {shown(old)} to {shown(new)}")
 
 
 def register(
@@ -113,7 +124,7 @@ def register(
     if json:
         print_json({"table": identifier, "metadata-location": table.metadata_location})
         return
-    typer.echo(f"Registered {shown(identifier)} from {table.metadata_location}")
+    say(f"Registered {shown(identifier)} from {table.metadata_location}")
 
 
 def _print(table: LoadedTable) -> None:
@@ -131,13 +142,13 @@ def _print(table: LoadedTable) -> None:
     print_rows(("", ""), facts + [(f"property {name}", str(value)) for name, value in properties.items()])
     schemas = {schema.get("schema-id", 0): schema for schema in metadata.get("schemas") or [metadata.get("schema", {})]}
     fields = schemas.get(metadata.get("current-schema-id", 0), {}).get("fields", ())
-    typer.echo("\nColumns:")
+    say("\nColumns:")
     print_rows(
         ("id", "name", "type", ""),
         [(str(one["id"]), one["name"], _type(one["type"]), "required" if one["required"] else "") for one in fields],
     )
     if snapshots := metadata.get("snapshots"):
-        typer.echo("\nSnapshots:")
+        say("\nSnapshots:")
         print_rows(
             ("snapshot", "at", "operation", "rows"),
             [

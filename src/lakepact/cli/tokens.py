@@ -12,7 +12,7 @@ import typer
 
 from lakepact.access.secrets import token_id
 from lakepact.cli.options import Json, StoreUrl, with_store
-from lakepact.cli.output import instant, print_json, print_rows
+from lakepact.cli.output import instant, print_json, print_rows, say
 from lakepact.errors import InvalidRequest
 from lakepact.runtime import SystemClock, SystemRng
 from lakepact.server.auth.admin import document_of, lifetime, with_secret
@@ -96,7 +96,7 @@ def revoke(token: _Id, store: StoreUrl = None, json: Json = False) -> None:
     if json:
         print_json({"id": id, "revoked": True})
         return
-    typer.echo(f"{id} is revoked. Servers forget it within their token_cache_s.")
+    say(f"{id} is revoked. Servers forget it within their token_cache_s.")
 
 
 def seconds(text: str) -> float:
@@ -117,15 +117,15 @@ def _print(shown: Shown, json: bool, settings: Settings) -> None:
         print_json(document)
         return
     who = f"{document['name']} of account {document['account']}"
-    typer.echo(f"Token {document['id']} for {who}{', an administrator' if document['admin'] else ''}")
-    typer.echo(f"  token       {document['token']}")
-    typer.echo(f"  credential  {document['credential']}")
+    say(f"Token {document['id']} for {who}{', an administrator' if document['admin'] else ''}")
+    say(f"  token       {document['token']}")
+    say(f"  credential  {document['credential']}")
     if document["expires-at-ms"] is not None:
-        typer.echo(f"  expires     {instant(document['expires-at-ms'])}")
+        say(f"  expires     {instant(document['expires-at-ms'])}")
     if document["old-secret-until-ms"] is not None:
-        typer.echo(f"  old secret  counts until {instant(document['old-secret-until-ms'])}")
-    typer.echo(f"  store       {without_password(settings.store)}")
-    typer.echo("It is shown this once. Keep it where only its user can read it.")
+        say(f"  old secret  counts until {instant(document['old-secret-until-ms'])}")
+    say(f"  store       {without_password(settings.store)}")
+    say("It is shown this once. Keep it where only its user can read it.")
 
 
 def _row(document: dict[str, Any]) -> tuple[str, ...]:

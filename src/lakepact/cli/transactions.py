@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakepact.cli.options import Json, Limit, StoreUrl, with_store
-from lakepact.cli.output import instant, print_json, print_rows
+from lakepact.cli.output import instant, print_json, print_rows, say
 from lakepact.errors import TransactionNotFound
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.model import State, TransactionRecord
@@ -51,7 +51,7 @@ def list_(
         ],
     )
     if page.after is not None:
-        typer.echo(f"There may be more: --after {page.after}")
+        say(f"There may be more: --after {page.after}")
 
 
 def show(
@@ -71,14 +71,14 @@ def show(
         return
     print_rows(("", ""), _facts(record))
     if record.moved:
-        typer.echo("\nWhy it was refused:")
+        say("\nWhy it was refused:")
         print_rows(("cell", "planned on", "found"), [(m.key, str(m.expected), str(m.actual)) for m in record.moved])
     if record.writes:
-        typer.echo("\nWritten cells:")
+        say("\nWritten cells:")
         rows = [(w.key, str(w.revision), "deleted" if w.value is None else "new value") for w in record.writes]
         print_rows(("cell", "planned on", ""), rows)
     if record.reads:
-        typer.echo("\nCells it depends on:")
+        say("\nCells it depends on:")
         print_rows(("cell", "seen at"), [(read.key, str(read.revision)) for read in record.reads])
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, pairs
-from lakepact.cli.output import print_json, print_rows
+from lakepact.cli.output import print_json, print_rows, say
 from lakepact.client import Published, TransactionInfo
 from lakepact.client.names import shown
 from lakepact.client.transactions import Isolation
@@ -58,22 +58,29 @@ def show(
 def list_(
     state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; may be repeated.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 100,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="ID", help="Only those begun before this one."),
+    ] = None,
     uri: Uri = None,
     warehouse: WarehouseName = None,
     token: Token = None,
     json: Json = False,
 ) -> None:
-    """List transactions, oldest first."""
-    found = connected(uri, warehouse, token).transactions.list([one.value for one in state or ()], limit=limit)
+    """List transactions, newest first."""
+    before = None if before is None else parse_transaction_id(before)
+    states = [one.value for one in state or ()]
+    found, more = connected(uri, warehouse, token).transactions.newest(states, limit=limit, before=before)
     if json:
         print_json([_plain(info) for info in found])
         return
     print_rows(
-        ("id", "state", "isolation", "created", "expires", "decided"),
+        ("id", "state", "principal", "isolation", "created", "expires", "decided"),
         [
             (
                 info.id,
                 info.state,
+                info.principal or "-",
                 info.isolation + (", read-only" if info.read_only else ""),
                 _time(info.created_at),
                 _time(info.expires_at),
@@ -82,6 +89,8 @@ def list_(
             for info in found
         ],
     )
+    if more:
+        say(f"There are older ones: --before {found[-1].id} goes on, --limit shows more at once", err=True)
 
 
 def commit(
@@ -101,7 +110,7 @@ def commit(
     if json:
         print_json({"id": id, "state": "committed", "results": [_result(one) for one in results]})
         return
-    typer.echo(f"Committed {id}")
+    say(f"Committed {id}")
     if results:
         print_rows(("table", "metadata"), [(shown(one.identifier), one.metadata_location) for one in results])
 
@@ -115,7 +124,7 @@ def abort(
     if json:
         print_json(_plain(info))
         return
-    typer.echo(f"Aborted {id}")
+    say(f"Aborted {id}")
 
 
 def _print(info: TransactionInfo, json: bool) -> None:
@@ -126,6 +135,7 @@ def _print(info: TransactionInfo, json: bool) -> None:
         ("id", info.id),
         ("warehouse", info.warehouse),
         ("state", info.state),
+        ("principal", info.principal or "-"),
         ("isolation", info.isolation + (", read-only" if info.read_only else "")),
         ("created", _time(info.created_at)),
         ("expires", _time(info.expires_at)),
@@ -134,9 +144,9 @@ def _print(info: TransactionInfo, json: bool) -> None:
     ]
     print_rows(("", ""), facts)
     if info.error is not None:
-        typer.echo(f"\nWhy it was refused: {info.error}")
+        say(f"\nWhy it was refused: {info.error}")
     if info.changes:
-        typer.echo("\nWhat it writes and depends on:")
+        say("\nWhat it writes and depends on:")
         print_rows(
             ("", "access", "planned on", "metadata"),
             [
@@ -150,7 +160,7 @@ def _print(info: TransactionInfo, json: bool) -> None:
             ],
         )
     if info.results:
-        typer.echo("\nPublished:")
+        say("\nPublished:")
         print_rows(("table", "metadata"), [(shown(one.identifier), one.metadata_location) for one in info.results])
 
 
@@ -158,6 +168,7 @@ def _plain(info: TransactionInfo) -> dict[str, Any]:
     return {
         "id": info.id,
         "state": info.state,
+        "principal": info.principal,
         "isolation": info.isolation,
         "read-only": info.read_only,
         "warehouse": info.warehouse,

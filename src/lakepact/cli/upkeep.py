@@ -3,10 +3,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-import typer
-
 from lakepact.cli.options import Json, Limit, StoreUrl, with_store
-from lakepact.cli.output import print_json
+from lakepact.cli.output import print_json, say
 from lakepact.kernel.model import Collection, Recovery
 from lakepact.kernel.ports import CellStore
 from lakepact.settings import Settings
@@ -21,11 +19,9 @@ def recover(store: StoreUrl = None, limit: Limit = 1_000, json: Json = False) ->
     if json:
         print_json(done)
         return
-    typer.echo(
-        f"{done.finished} finished, {done.given_up} given up, {done.expired} expired, {done.left} left for later"
-    )
+    say(f"{done.finished} finished, {done.given_up} given up, {done.expired} expired, {done.left} left for later")
     if done.left:
-        typer.echo("What is left belongs to transactions that are still alive, or could not be reached. Run it again.")
+        say("What is left belongs to transactions that are still alive, or could not be reached. Run it again.")
 
 
 def collect(store: StoreUrl = None, limit: Limit = 1_000, json: Json = False) -> None:
@@ -34,7 +30,7 @@ def collect(store: StoreUrl = None, limit: Limit = 1_000, json: Json = False) ->
     if json:
         print_json(done)
         return
-    typer.echo(f"{done.trimmed} trimmed, {done.deleted} deleted")
+    say(f"{done.trimmed} trimmed, {done.deleted} deleted")
 
 
 def _all_recoveries(limit: int) -> Callable[[CellStore], Awaitable[Recovery]]:

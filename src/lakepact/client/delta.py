@@ -183,13 +183,19 @@ class DeltaTables:
         self._caller.change("POST", "{prefix}/delta-tables/rename", body=body)
 
     def import_log(
-        self, name: Name, location: str, *, take_over: bool = False, dry_run: bool = False
+        self, name: Name, location: str, *, take_over: bool = False, dry_run: bool = False, recover: bool = False
     ) -> Mapping[str, Any]:
         """Make a table of the log below `location`, which lies in the warehouse, or go on with it; what was done.
 
         With `dry_run` nothing is written, and the answer says what would be. Without `take_over` it is read-only.
+
+        `recover` says that the Lakepact catalog that managed the table is lost; it is managed here from then on. While
+        that catalog is alive this forks the table's log.
         """
         body = {"location": location, "take-over": take_over, "dry-run": dry_run}
+        if recover:
+            # Only then: a server that does not know the word is not asked for anything new.
+            body["recover"] = True
         answer: Mapping[str, Any] = self._caller.change("POST", f"{_table(table_name(name))}/import", body=body).json()
         return answer
 

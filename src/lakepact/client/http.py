@@ -26,6 +26,10 @@ _MOST_IDLE: Final = 16
 _MOST_BYTES: Final = 1 << 30
 
 
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
+"""What OpenSSL says of an answer in plain text."""
+
+
 def trusting(ca_bundle: str) -> ssl.SSLContext:
     """What to check a server's certificate with, if those in this file are the ones to vouch for it."""
     try:
@@ -200,6 +204,8 @@ def _said(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = f"{CA_BUNDLE_VARIABLE} names the file of an authority of your own"
         return f"its certificate is not to be trusted ({error.verify_message}); {hint}"
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "it does not speak TLS; is this a server over http, and its address http://…?"
     said = str(error) or type(error).__name__
     # Whoever answers may speak something else than HTTP.
     return said if said.isprintable() else f"{said!r} is no HTTP; is this the port of something else, such as gRPC?"

@@ -15,6 +15,7 @@ import orjson
 from lakepact.client.names import document_of, shown
 from lakepact.client.place import Place
 from lakepact.client.token import source_of
+from lakepact.extras import how_to_install
 
 try:
     from pyiceberg.catalog.noop import NoopCatalog
@@ -25,7 +26,7 @@ try:
     from pyiceberg.table.metadata import TableMetadataUtil
     from pyiceberg.table.update import AssertCreate, AssertTableUUID, TableRequirement
 except ImportError as error:
-    raise ImportError("this needs PyIceberg: pip install 'lakepact[pyiceberg]'") from error
+    raise ImportError(f"this needs PyIceberg: {how_to_install('pyiceberg')}") from error
 
 if TYPE_CHECKING:
     from lakepact.client.tables import LoadedTable

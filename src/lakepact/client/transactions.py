@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -76,6 +77,9 @@ class TransactionInfo:
     error: Refused | None = None
     """Why it failed, if it did."""
 
+    principal: str | None = None
+    """Whose it is, where the server asks for names."""
+
     @property
     def ended(self) -> bool:
         return self.state in (COMMITTED, FAILED, ABORTED)
@@ -97,6 +101,7 @@ class TransactionInfo:
             tuple(_change(one) for one in document.get("changes") or ()),
             published_of(document.get("result") or {}),
             None if error is None else refused(int(error.get("code", 409)), error),
+            document.get("principal"),
         )
 
 
@@ -143,16 +148,35 @@ class Transactions:
 
     def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> tuple[TransactionInfo, ...]:
         """Transactions in these states (all if none is named), oldest first."""
-        asked = [states] if isinstance(states, str) else list(states)
-        query = {"pageSize": str(min(limit, _PAGE)), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
         found: list[TransactionInfo] = []
-        while len(found) < limit:
-            page = self._caller.read(_ALL, query=query).json()
-            found += [TransactionInfo.from_json(one) for one in page["transactions"]]
-            if not page.get("next-page-token"):
+        for page in self._pages(states, min(limit, _PAGE)):
+            found += map(TransactionInfo.from_json, page)
+            if len(found) >= limit:
                 break
-            query["pageToken"] = page["next-page-token"]
         return tuple(found[:limit])
+
+    def newest(
+        self, states: str | Iterable[str] = (), *, limit: int = 100, before: str | None = None
+    ) -> tuple[tuple[TransactionInfo, ...], bool]:
+        """The newest of them, newest first, that were begun before the one with this id; and whether there are older.
+
+        Servers list the oldest first, so all of them are read: name states if there are very many.
+        """
+        kept: deque[Mapping[str, Any]] = deque(maxlen=limit + 1)
+        for page in self._pages(states, _PAGE):
+            # Ids begin with their time, and are listed in their order.
+            kept.extend(one for one in page if before is None or one["transaction-id"] < before)
+        return tuple(map(TransactionInfo.from_json, [*reversed(kept)][:limit])), len(kept) > limit
+
+    def _pages(self, states: str | Iterable[str], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
+        asked = [states] if isinstance(states, str) else list(states)
+        query = {"pageSize": str(size), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
+        while True:
+            page = self._caller.read(_ALL, query=query).json()
+            yield page["transactions"]
+            if not page.get("next-page-token"):
+                return
+            query["pageToken"] = page["next-page-token"]
 
     def commit(self, transaction_id: str, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make all of it visible at one instant. `source` goes into the receipts of its tables.

@@ -65,7 +65,7 @@ class NewVersion:
     """What `CommitInfo.more` holds: everything else that is said of the commit."""
 
     digest: str = ""
-    """Of the file in the log, if the caller has made it already."""
+    """Of the file in the log that the version was imported from; empty for one that was made here."""
 
     tombstones: bool = False
     """Whether removes may name files that are not there: the first version of an import, made of a checkpoint."""

@@ -118,8 +118,7 @@ _FEATURES: Final[Mapping[str, _Feature]] = {
     MANAGED_FEATURE: _Feature(
         _always,
         True,
-        "a Lakepact catalog manages this table already and this log is its mirror; take it over "
-        "with recover=True if that catalog is lost",
+        "a Lakepact catalog manages this table already and this log is its mirror; recover it if that catalog is lost",
     ),
     # The files do not say what the table says.
     "columnMapping": _Feature(_mapped, False, "rewrite it without column mapping"),

@@ -16,6 +16,7 @@ import structlog
 from lakepact.delta.checkpoint import checkpoint_file, last_checkpoint_file, retention_ms
 from lakepact.delta.ports import DeltaRows, TableRow
 from lakepact.delta.state import TableState
+from lakepact.extras import how_to_install
 from lakepact.kernel.ports import BlobStore
 
 LAST: Final = "_last_checkpoint"
@@ -34,7 +35,7 @@ class Checkpoints:
         try:
             await self._write(table, folder, version)
         except ModuleNotFoundError as error:
-            _log.warning("no checkpoint: pip install 'lakepact[delta]'", location=table.location, error=str(error))
+            _log.warning(f"no checkpoint: {how_to_install('delta')}", location=table.location, error=str(error))
         except Exception as error:
             _log.warning("a checkpoint failed", location=table.location, version=version, error=repr(error))
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakepact.delta.engine_types import duckdb_name
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.mirrors.views import plain
 
 if TYPE_CHECKING:
@@ -223,5 +224,5 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise InvalidSetting("the mirror duckdb needs DuckDB: pip install 'lakepact[duckdb]'") from None
+        raise InvalidSetting(f"the mirror duckdb needs DuckDB: {how_to_install('duckdb')}") from None
     return duckdb

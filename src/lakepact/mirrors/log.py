@@ -143,7 +143,8 @@ class LogMirror:
         protocol = (await self._rows.contents(table_id, versions[0].row.version)).protocol
         for number, one in enumerate(versions):
             protocol = next((action for action in one.actions if isinstance(action, Protocol)), protocol)
-            if protocol is not None and is_managed(protocol):
+            # A digest is of a file that was read: a table that was recovered has had our protocol before.
+            if protocol is not None and is_managed(protocol) and not one.row.digest:
                 self._ours.add(table_id)
                 return versions[number:]
             followed.reached = one.row.version

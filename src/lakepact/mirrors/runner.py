@@ -280,6 +280,8 @@ class Mirrors:
         if moved:
             await self._rows.mirrored(Engine.DELTA_LOG, self._owner, moved)
         for one in followed:
+            if one.reached > one.began_at:
+                _log.debug("a log has followed", location=one.table.location, version=one.reached, was=one.began_at)
             if one.table.table_id in moved:
                 continue
             if one.conflict is not None:

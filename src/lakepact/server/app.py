@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.catalog.watch import Mirrored
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
@@ -54,7 +56,7 @@ from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.restore import check_complete
-from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, row_jobs, store_jobs
+from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, count_job, row_jobs, store_jobs
 
 if TYPE_CHECKING:
     from lakepact.server.grpc.server import Admit as AdmitCall
@@ -164,7 +166,14 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             owner=opened.process,
             lease_s=settings.upkeep_interval_s * LEASE_INTERVALS,
         )
-        runner = Runner(lease, opened.jobs, opened.clock, opened.rng, interval_s=settings.upkeep_interval_s)
+        runner = Runner(
+            lease,
+            opened.jobs,
+            opened.clock,
+            opened.rng,
+            interval_s=settings.upkeep_interval_s,
+            on_turn=partial(_upkeep_ended, opened.metrics),
+        )
         stack.push_async_callback(runner.stop)
         samples = Samples(opened.metrics, opened.clock) if settings.ui else None
         site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth, trail)
@@ -253,8 +262,9 @@ class _CatalogWatch(Watch):
         else:
             self._metrics.metadata_cache_missed()
 
-    def retried(self) -> None:
+    def retried(self, operation: str = "", transaction_id: str = "") -> None:
         self._metrics.commit_retried()
+        _log.debug("a plan was out of date and is made again", operation=operation, transaction_id=transaction_id)
 
     def applied(self, changes: int) -> None:
         self._metrics.commit_applied(changes)
@@ -268,8 +278,9 @@ class _CatalogWatch(Watch):
     def together(self, tables: int, milliseconds: float) -> None:
         self._metrics.commit_of_many(tables, milliseconds)
 
-    def conflicted(self) -> None:
+    def conflicted(self, reason: str = "") -> None:
         self._metrics.commit_conflicted()
+        _log.debug("a commit was refused because something had moved", reason=reason)
 
     async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
         return () if self.mirrors is None else await self.mirrors.shown(warehouse)
@@ -312,6 +323,8 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
     opened.jobs.update({f"grants of {name}": catalog.sweep_grants for name, catalog in catalogs.items()})
     if rows is not None:
         opened.jobs.update(row_jobs(rows))
+        # Where there are rows the store has an index of states.
+        opened.jobs["count"] = count_job(opened.store, lambda found: metrics.unfinished_transactions(**found))
         watch.mirrors = Mirrors(
             catalogs,
             rows,
@@ -341,6 +354,14 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
         opened.jobs["receipts"] = watch.receipts.catch_up
         opened.jobs.update(_receipt_jobs(opened, catalogs))
     return catalogs, watch
+
+
+def _upkeep_ended(metrics: Metrics, held: bool) -> None:
+    if held:
+        metrics.upkeep_ended()
+    else:
+        # Who holds the lease counts them now. What was counted here is long ago.
+        metrics.unfinished_transactions()
 
 
 def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:
@@ -445,7 +466,7 @@ def _grpc(
         from lakepact.server.grpc.server import GrpcServer
         from lakepact.server.grpc.service import TransactionsService
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"gRPC needs {error.name}; install it: pip install 'lakepact[grpc]'") from None
+        raise InvalidSetting(f"gRPC needs {error.name}: {how_to_install('grpc')}") from None
     settings = opened.settings
     return GrpcServer(
         TransactionsService(catalogs, settings.default_warehouse, trail),

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from lakepact.access import ANYONE, Principal
-from lakepact.server.http import Headers, Request, Response, error_response, headers_of
+from lakepact.server.http import Headers, Request, Response, error_of, error_response, headers_of
 from lakepact.server.metrics import UNMATCHED, Metrics
 from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
 
@@ -43,6 +43,8 @@ OPEN_BODY_BYTES: Final = 65_536
 CLIENT_GONE: Final = 499
 """For logs and metrics only: nobody was there to receive an answer."""
 
+_REFUSED: Final = 400
+_MOST_OF_A_PATH: Final = 300
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _CLOSE: Final = ((b"Connection", b"close"),)
@@ -360,12 +362,19 @@ def _line(
     }
     if principal.name is not None:
         fields["principal"] = principal.name
-    if operation == UNMATCHED:
-        fields["path"] = scope["path"][:200]
+    if status >= _REFUSED:
+        fields |= _refusal(scope, response)
     for name, value in response.headers if response is not None else ():
         if name == TRANSACTION_HEADER:
             fields["transaction_id"] = value.decode("latin-1")
     return fields
+
+
+def _refusal(scope: Scope, response: Response | None) -> dict[str, Any]:
+    """What one needs to find out why. Not the query, nor anything that was sent: a secret might be in them."""
+    client = scope.get("client")
+    where = {"path": scope["path"][:_MOST_OF_A_PATH], "address": client[0] if client else None}
+    return where if response is None else {**where, **error_of(response)}
 
 
 def internal_error(request_id: str) -> Response:

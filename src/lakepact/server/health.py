@@ -12,6 +12,8 @@ They say nothing secret: no URL, no path, no text of an error from below.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -100,4 +102,7 @@ class Health:
         return json_response(document if reason is None else {**document, "reason": reason})
 
     async def _scrape(self, request: Request) -> Response:
+        began_s = time.perf_counter()
+        away = await self.unready() if not self._draining.asked else None
+        self._metrics.store_read(time.perf_counter() - began_s if away is None else math.inf)
         return Response(200, self._metrics.text(), ((b"Content-Type", CONTENT_TYPE),))

@@ -24,6 +24,8 @@ Headers: TypeAlias = Mapping[bytes, bytes]
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_QUERY_FIELDS: Final = 100
+MOST_LOGGED: Final = 1_000
+"""Characters of a message in a line of the log."""
 
 
 class BadBody(InvalidRequest):
@@ -101,6 +103,22 @@ def json_response(value: Any, status: int = 200, headers: tuple[tuple[bytes, byt
 def error_response(status: int, type: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
     """An error in the form the Iceberg REST specification gives it."""
     return json_response({"error": {"message": message, "type": type, "code": status}}, status, headers)
+
+
+def error_of(response: Response) -> dict[str, str]:
+    """What a refusal says, for the log: `error_response`, or OAuth's form, read back. Of a page nothing."""
+    if not response.body.startswith(b'{"error"'):
+        return {}
+    try:
+        document = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        return {}
+    error = document["error"]
+    if isinstance(error, dict):
+        told = {"error_type": error.get("type"), "error": error.get("message")}
+    else:
+        told = {"error_type": error, "error": document.get("error_description")}
+    return {name: str(text)[:MOST_LOGGED] for name, text in told.items() if text is not None}
 
 
 def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

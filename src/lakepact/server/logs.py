@@ -47,9 +47,34 @@ def configure(level: str) -> None:
     set_level(level)
 
 
-def use_plain_tracebacks() -> None:
-    """For a process that is no server and logs as structlog does by itself."""
-    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
+def configure_command() -> None:
+    """For a command that is no server: the same lines, from `info` on, on what standard error is at that moment."""
+    last: list[Any] = (
+        [for_people()]
+        if sys.stderr.isatty()
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_as_text)]
+    )
+    structlog.configure(
+        processors=[
+            _drop_debug,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *last,
+        ],
+        logger_factory=_StandardError,
+    )
+
+
+class _StandardError:
+    """Standard output belongs to a command's answer."""
+
+    def __init__(self, *_: object) -> None:
+        """structlog may give a logger's name; it is in the line already."""
+
+    def msg(self, line: str) -> None:
+        print(line, file=sys.stderr)
+
+    debug = info = warning = error = critical = exception = fatal = msg
 
 
 def for_people() -> structlog.dev.ConsoleRenderer:
@@ -108,11 +133,21 @@ def _drop_unwanted(_logger: Any, name: str, event: MutableMapping[str, Any]) -> 
     return event
 
 
+def _drop_debug(_logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if name == "debug":
+        raise structlog.DropEvent
+    return event
+
+
 class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger(record.name).log(
             record.levelno, record.getMessage().strip(), logger=record.name, exc_info=record.exc_info
         )
+
+
+def _as_text(line: Any, **_: Any) -> str:
+    return _as_bytes(line).decode()
 
 
 def _as_bytes(line: Any, **_: Any) -> bytes:

@@ -42,6 +42,7 @@ _ENGINES: Final = ("delta_log", "duckdb")
 _UNRECOGNISED: Final = ("missing", "wrong", "expired", "limited")
 _KINDS_OF_FAILURE: Final = ("error", "conflict", "dead")
 _RECONCILED: Final = ("written", "late", "damaged", "unreadable", "failed")
+UNFINISHED: Final = ("open", "prepared")
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -109,6 +110,28 @@ class Metrics:
             "lakepact_receipts_reconciled_timestamp_seconds",
             "When the reconciler came to the end of a pass, in seconds since 1970.",
             multiprocess_mode="max",
+            registry=self.registry,
+        )
+        self._upkeep_at = Gauge(
+            "lakepact_upkeep_timestamp_seconds",
+            "When this server came to the end of a turn of upkeep, in seconds since 1970. Of several servers one "
+            "does it.",
+            multiprocess_mode="max",
+            registry=self.registry,
+        )
+        unfinished = Gauge(
+            "lakepact_unfinished_transactions",
+            "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
+            "server does upkeep, and on stores of documents.",
+            ["state"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
+        self._unfinished = {state: unfinished.labels(state) for state in UNFINISHED}
+        self._store_read = Gauge(
+            "lakepact_store_read_seconds",
+            "How long the store took for one small read, tried when this was asked for. Infinite if it did not answer.",
+            multiprocess_mode="livemostrecent",
             registry=self.registry,
         )
         self._packed = Counter(
@@ -209,6 +232,18 @@ class Metrics:
         for result, count in counts.items():
             self._reconciled[result].inc(count)
         self._reconciled_at.set_to_current_time()
+
+    def upkeep_ended(self) -> None:
+        """A turn of upkeep has come to its end here."""
+        self._upkeep_at.set_to_current_time()
+
+    def unfinished_transactions(self, **counts: int) -> None:
+        """By state. What is not named is none."""
+        for state, gauge in self._unfinished.items():
+            gauge.set(counts.get(state, 0))
+
+    def store_read(self, seconds: float) -> None:
+        self._store_read.set(seconds)
 
     def receipts_packed(self, count: int) -> None:
         self._packed.inc(count)

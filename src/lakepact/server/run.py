@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+import structlog
 import uvicorn
 
+from lakepact import __version__
 from lakepact.errors import InvalidSetting
 from lakepact.server import logs
 from lakepact.server.app import Service, build
@@ -28,6 +31,8 @@ from lakepact.settings import Settings
 
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep an idle connection: a server that hangs up first may hang up on a request on its way."""
+
+_log = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 2_048
 _MORE_THAN_A_REQUEST_S: Final = 5
@@ -90,10 +95,18 @@ def url_of(bound: socket.socket, base_path: str, *, tls: bool = False) -> str:
 
 def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], None]) -> None:
     """Serve with as many processes as the settings say. Returns once all is finished and given back."""
+    host, port = bound.getsockname()[:2]
+    where = {"address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "version": __version__}
+
+    def serves() -> None:
+        _log.info("the server serves", **where, workers=settings.workers, pid=os.getpid())
+        ready()
+
     if settings.workers == 1:
-        serve(settings, bound, ready=ready)
+        serve(settings, bound, ready=serves)
     else:
-        Supervisor(settings, bound, ready).run()
+        Supervisor(settings, bound, serves).run()
+    _log.info("the server has stopped", **where)
 
 
 def serve(settings: Settings, bound: socket.socket, *, ready: Callable[[], None], lifeline: int | None = None) -> None:
@@ -201,6 +214,7 @@ class _Server(uvicorn.Server):
             self._service.tls.read_again()
 
     def _asked(self, number: int) -> None:
+        _log.info("the process is asked to stop", signal=signal.Signals(number).name, pid=os.getpid())
         if self.should_exit and number == signal.SIGINT:
             self.force_exit = True
         self.stop()

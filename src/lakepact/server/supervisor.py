@@ -170,6 +170,7 @@ class Supervisor:
 
     def _stop(self) -> None:
         self._stopping = True
+        _log.info("the workers are asked to stop", workers=len(self._workers))
         for worker in self._workers:
             worker.process.terminate()
         until_s = time.monotonic() + self.settings.request_deadline_s + _STOP_WITHIN_S

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import structlog
 
+from lakepact.extras import how_to_install
+
 T = TypeVar("T")
 Asgi: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 LogRequest: TypeAlias = Callable[[dict[str, Any]], None]
@@ -39,9 +41,7 @@ def open_tracing(environment: Mapping[str, str]) -> Tracing | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ModuleNotFoundError:
-        _log.warning(
-            "OTEL_… variables ask for traces, and OpenTelemetry is not installed: pip install 'lakepact[otel]'"
-        )
+        _log.warning(f"OTEL_… variables ask for traces, and OpenTelemetry is not installed: {how_to_install('otel')}")
         return None
     exporter = _exporter(environment)
     if exporter is None:

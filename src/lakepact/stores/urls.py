@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, DocumentStore, Rng, Tasks
 from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
@@ -189,4 +190,4 @@ def _extra(extra: str, module: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module:
             raise
-        raise InvalidSetting(f"this store needs {module}: pip install 'lakepact[{extra}]'") from error
+        raise InvalidSetting(f"this store needs {module}: {how_to_install(extra)}") from error

@@ -56,6 +56,15 @@ class SavedRecord(NamedTuple):
     answer: Value
 
 
+class LeftOut(NamedTuple):
+    """A Delta table that is in the catalog and not in its backup. Its log is its way back."""
+
+    table: str
+    warehouse: str
+    location: str
+    dropped: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """What a backup holds, in numbers."""
@@ -64,6 +73,7 @@ class Contents:
     made_ms: int
     cells: int
     records: int
+    left_out: tuple[LeftOut, ...] = ()
 
 
 async def save(
@@ -89,11 +99,19 @@ async def save(
     say(f"{len(decided)} records")
     cells = await (_as_of_now(store, id) if shows_the_past else _read_twice(store, say))
     say(f"{len(cells)} cells")
-    cells = _of_no_delta(cells, allowed=without_delta)
+    cells, left_out = _of_no_delta(cells, allowed=without_delta)
     meanwhile = [record async for record in _records(store, without=frozenset(one.id for one in decided))]
     decided += [record for record in meanwhile if _has_happened(record, cells)]
     with _written(path) as write:
-        write({"lakepact-backup": FORMAT, "id": id, "made-ms": made_ms, "version": __version__})
+        write(
+            {
+                "lakepact-backup": FORMAT,
+                "id": id,
+                "made-ms": made_ms,
+                "version": __version__,
+                "left-out": [one._asdict() for one in left_out],
+            }
+        )
         for cell in cells.values():
             if cell.key not in _LEFT_OUT:
                 write({"cell": cell.key, "revision": cell.revision, "value": cell.value})
@@ -106,7 +124,7 @@ async def save(
                     "answer": record.answer or {},
                 }
             )
-    return Contents(id, made_ms, len(cells.keys() - _LEFT_OUT), len(decided))
+    return Contents(id, made_ms, len(cells.keys() - _LEFT_OUT), len(decided), left_out)
 
 
 def contents(path: Path) -> Contents:
@@ -121,7 +139,9 @@ def contents(path: Path) -> Contents:
                 records += 1
             case _:
                 header = line
-    return Contents(header["id"], header["made-ms"], cells, records)
+    # Files of earlier releases do not say.
+    left_out = tuple(LeftOut(**one) for one in header.get("left-out", ()))
+    return Contents(header["id"], header["made-ms"], cells, records, left_out)
 
 
 def read(path: Path) -> Iterator[dict[str, Any] | SavedCell | SavedRecord]:
@@ -237,17 +257,19 @@ def _has_happened(record: TransactionRecord, cells: Mapping[Key, Cell]) -> bool:
     )
 
 
-def _of_no_delta(cells: dict[Key, Cell], *, allowed: bool) -> dict[Key, Cell]:
-    """The cells without those of Delta tables, if it is allowed to leave them out."""
+def _of_no_delta(cells: dict[Key, Cell], *, allowed: bool) -> tuple[dict[Key, Cell], tuple[LeftOut, ...]]:
+    """The cells without those of Delta tables, if it is allowed to leave them out, and which tables these are."""
     tables = {key for key in cells if _family(key) == "delta"}
-    if not tables:
-        return cells
-    if not allowed:
+    if tables and not allowed:
         raise InvalidRequest(
             f"{len(tables)} Delta tables keep their versions as rows of the database, which a backup does not hold. "
             f"Save the database with its own tools (pg_dump, or sqlite3's .backup), which saves everything; or leave "
             f"these tables out with --without-delta, and import them from their logs after a restore"
         )
+    if not allowed:
+        return cells, ()
+    # One that was dropped cannot come back without its rows, and must not keep its folder from who imports its log.
+    tables |= {key for key, cell in cells.items() if _family(key) == "dropped" and _is_of_delta(cell)}
     ids = {segments_of(key)[-1] for key in tables}
 
     def theirs(cell: Cell) -> bool:
@@ -256,7 +278,18 @@ def _of_no_delta(cells: dict[Key, Cell], *, allowed: bool) -> dict[Key, Cell]:
             _family(cell.key) in ("names", "locations", "dropped") and (value.get("id") or value.get("uuid")) in ids
         )
 
-    return {key: cell for key, cell in cells.items() if not theirs(cell)}
+    left_out = tuple(sorted(_left_out(cells[key]) for key in tables))
+    return {key: cell for key, cell in cells.items() if not theirs(cell)}, left_out
+
+
+def _is_of_delta(cell: Cell) -> bool:
+    return (cell.value or {}).get("kind") == "delta"
+
+
+def _left_out(cell: Cell) -> LeftOut:
+    value, warehouse = cell.value or {}, segments_of(cell.key)[0]
+    name = ".".join((*value.get("namespace", ()), value.get("name", "")))
+    return LeftOut(name, warehouse, value.get("location", ""), dropped=_family(cell.key) == "dropped")
 
 
 def _family(key: Key) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ async def load(
         "ended-ms": clock.now_ms(),
     }
     await _put(store, clock, rng, mark, value, [])
-    return Contents(whole.id, whole.made_ms, done, kept)
+    return replace(whole, cells=done, records=kept)
 
 
 async def _begun(store: CellStore, mark: Cell, whole: Contents) -> int:

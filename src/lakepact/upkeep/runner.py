@@ -16,6 +16,7 @@ import structlog
 
 from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
+from lakepact.kernel.model import State
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.upkeep.lease import Lease
 
@@ -38,7 +39,16 @@ def store_jobs(store: CellStore, limit: int = 1_000) -> dict[str, Job]:
     """What every store wants: finish what crashed processes left, and remove what nobody needs."""
 
     async def recover() -> bool:
-        return (await store.recover(limit)).more
+        found = await store.recover(limit)
+        if found.finished or found.given_up or found.expired:
+            # What others have begun, and this process has ended.
+            _log.debug(
+                "transactions of others were ended",
+                finished=found.finished,
+                given_up=found.given_up,
+                expired=found.expired,
+            )
+        return found.more
 
     async def collect() -> bool:
         return (await store.collect(limit)).more
@@ -55,6 +65,17 @@ def row_jobs(rows: DeltaRows, limit: int = 100) -> dict[str, Job]:
     return {"sweep": sweep}
 
 
+def count_job(store: CellStore, on_counted: Callable[[Mapping[str, int]], None], limit: int = 1_000) -> Job:
+    """How many transactions are under way, up to a bound. For a store that finds them without reading all others."""
+
+    async def count() -> bool:
+        states = (State.OPEN, State.PREPARED)
+        on_counted({str(state): len((await store.transactions([state], limit=limit)).transactions) for state in states})
+        return False
+
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class JobRun:
     """One pass of a job."""
@@ -69,8 +90,19 @@ class JobRun:
 
 
 class Runner:
-    def __init__(self, lease: Lease, jobs: Mapping[str, Job], clock: Clock, rng: Rng, *, interval_s: float) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        jobs: Mapping[str, Job],
+        clock: Clock,
+        rng: Rng,
+        *,
+        interval_s: float,
+        on_turn: Callable[[bool], None] = lambda held: None,
+    ) -> None:
+        """`on_turn` hears of the end of every turn, and whether this process held the lease until then."""
         self._lease = lease
+        self._on_turn = on_turn
         self.runs: dict[str, JobRun] = {}
         """The last pass of every job in this process. The lease tells it to the others, each time it is renewed."""
 
@@ -83,6 +115,11 @@ class Runner:
 
     async def turn(self) -> bool:
         """Do every job, if this process holds the lease: whether it does."""
+        held = await self._turn()
+        self._on_turn(held)
+        return held
+
+    async def _turn(self) -> bool:
         for name, job in self._jobs.items():
             for _ in range(MOST_PASSES):
                 # Before every pass: a pass may have taken long, and then somebody else goes on.
@@ -96,6 +133,7 @@ class Runner:
                     self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s, type(error).__name__)
                     break
                 self.runs[name] = JobRun(began_ms, self._clock.monotonic_s() - began_s)
+                _log.debug("upkeep has done a pass", job=name, seconds=round(self.runs[name].seconds, 3), more=more)
                 if not more:
                     break
         return True

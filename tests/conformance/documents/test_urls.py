@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.kernel.ports import Applied
 from lakepact.stores import open_blobs, open_documents, open_store
 from lakepact.stores.blobs import FileBlobs
@@ -157,4 +158,4 @@ def test_a_missing_extra_is_said_with_the_command_that_installs_it(module: str, 
     )
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
 
-    assert f"pip install 'lakepact[{extra}]'" in outcome.stdout, outcome.stderr
+    assert how_to_install(extra) in outcome.stdout, outcome.stderr

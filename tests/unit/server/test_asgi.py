@@ -89,6 +89,7 @@ class World:
         parts: Sequence[bytes] = (b"",),
         headers: Sequence[tuple[bytes, bytes]] = (),
         receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+        query: bytes = b"",
     ) -> Answer | None:
         messages = [
             {"type": "http.request", "body": part, "more_body": place < len(parts) - 1}
@@ -107,8 +108,9 @@ class World:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query,
             "headers": list(headers),
+            "client": ("127.0.0.1", 4711),
         }
         await self.application(scope, receive or from_parts, send)
         if not sent:
@@ -330,3 +332,26 @@ async def test_a_hook_that_fails_is_told_to_the_server() -> None:
         raise OSError("no disk")
 
     assert await lifespan(World(startup=startup).application) == ["lifespan.startup.failed"]
+
+
+async def test_the_line_of_a_refusal_says_what_was_answered_to_whom() -> None:
+    world = World()
+    await world.call("GET", "/refused", query=b"secret=42")
+    await world.call("GET", "/nowhere")
+    await world.call("GET", "/tables/t")
+    refused, unmatched, good = world.lines
+    assert (refused["error_type"], refused["error"]) == ("BadRequestException", "do it another way")
+    assert (refused["path"], refused["address"]) == ("/refused", "127.0.0.1")
+    assert "42" not in str(refused)
+    assert (unmatched["path"], unmatched["status"]) == ("/nowhere", 404)
+    # What went well is as short as ever.
+    assert not {"error", "error_type", "path", "address"} & good.keys()
+
+
+async def test_what_is_no_error_of_ours_is_a_line_all_the_same() -> None:
+    for body in (b"<html>no</html>", b'{"error"', b'{"error": "invalid_client", "error_description": "not known"}'):
+        world = World(on_error=lambda error, request, body=body: Response(403, body))
+        await world.call("GET", "/refused")
+        [line] = world.lines
+        assert (line["status"], line["path"]) == (403, "/refused")
+    assert (line["error_type"], line["error"]) == ("invalid_client", "not known")

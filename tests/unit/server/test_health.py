@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -87,3 +88,13 @@ async def test_metrics_are_text_for_prometheus() -> None:
     answer = await ask(health(await opened()), "/metrics")
     assert answer.headers[0][1].startswith(b"text/plain")
     assert b"lakepact_open_requests" in answer.body
+
+
+async def test_a_scrape_says_how_quickly_the_store_reads() -> None:
+    def seconds(answer: Response) -> float:
+        [line] = [line for line in answer.body.splitlines() if line.startswith(b"lakepact_store_read_seconds ")]
+        return float(line.split()[1])
+
+    assert 0 < seconds(await ask(health(await opened()), "/metrics")) < 60
+    for error in (None, StoreUnavailable("hush")):
+        assert seconds(await ask(health(Reads(error)), "/metrics")) == math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lakepact.kernel.identity import uuid7
@@ -14,7 +14,7 @@ from lakepact.kernel.ports import CellStore
 from lakepact.runtime import AsyncioTasks, SystemClock
 from lakepact.stores import open_store
 from lakepact.upkeep.lease import UPKEEP, Lease
-from lakepact.upkeep.runner import MOST_PASSES, Job, Runner, store_jobs
+from lakepact.upkeep.runner import MOST_PASSES, Job, Runner, count_job, store_jobs
 
 
 class Clock:
@@ -235,3 +235,30 @@ async def test_the_lease_tells_others_how_the_jobs_of_its_holder_went() -> None:
     assert told["jobs"]["fine"]["error"] is None and told["jobs"]["broken"]["error"] == "RuntimeError"
     assert "secret" not in str(told)
     assert runner.runs["fine"].began_ms > 0
+
+
+async def test_who_holds_the_lease_is_told_of_the_end_of_a_turn_and_who_does_not_too() -> None:
+    world, turns = await World.new(), list[tuple[str, bool]]()
+
+    def heard(owner: str) -> Callable[[bool], None]:
+        return lambda held: turns.append((owner, held))
+
+    runners = [
+        Runner(world.lease(owner), {"nothing": _nothing}, world.clock, Rng(1), interval_s=10, on_turn=heard(owner))
+        for owner in ("a", "b")
+    ]
+    for runner in runners:
+        await runner.turn()
+    assert turns == [("a", True), ("b", False)]
+
+
+async def _nothing() -> bool:
+    return False
+
+
+async def test_transactions_under_way_are_counted_by_state() -> None:
+    world, counted = await World.new(), list[Mapping[str, int]]()
+    for number in range(3):
+        await world.store.begin(uuid7(world.clock.now_ms(), number), ttl_s=60.0)
+    assert await count_job(world.store, counted.append)() is False
+    assert counted == [{"open": 3, "prepared": 0}]

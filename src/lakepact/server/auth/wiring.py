@@ -11,6 +11,7 @@ from lakepact.access.claims import Expected
 from lakepact.access.principal import Principal
 from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidSetting
+from lakepact.extras import how_to_install
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.server.auth.admin import TokenHandlers
 from lakepact.server.auth.bearer import Bearers
@@ -125,7 +126,7 @@ def _oidc(settings: Settings, clock: Clock) -> OidcTokens:
         from lakepact.server.auth.jwks import Jwks, over_http
         from lakepact.server.auth.oidc import OidcTokens
     except ModuleNotFoundError as error:
-        raise InvalidSetting(f"auth = oidc needs {error.name}; install it: pip install 'lakepact[oidc]'") from None
+        raise InvalidSetting(f"auth = oidc needs {error.name}: {how_to_install('oidc')}") from None
     for name in ("oidc_issuer", "oidc_jwks_url"):
         url = getattr(settings, name)
         if url and not trustworthy(url):

@@ -23,6 +23,7 @@ from lakepact.errors import InvalidRequest, InvalidSetting, LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
 from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
+from lakepact.server.http import MOST_LOGGED
 from lakepact.server.metrics import Metrics
 from lakepact.server.tls import Certificate
 from lakepact.server.tracing import Tracing
@@ -192,6 +193,8 @@ class GrpcServer:
             }
             if who.name is not None:
                 line["principal"] = who.name
+            if failure is not None:
+                line |= {"error": failure[1].message[:MOST_LOGGED], "address": _address(context.peer())}
             transaction = getattr(answer, "transaction", None)
             self._log_request(line if transaction is None else {**line, "transaction_id": transaction.transaction_id})
         return answer, failure

@@ -360,8 +360,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Import a Delta table",
         "Makes a table of the log below `location`, which lies in the warehouse: the same versions at the same place. "
         "Sent again it goes on where it ended, or follows a log that has grown. Without `take-over` the table is "
-        "read-only here. With `dry-run` nothing is written, and the answer says what would be. Under a key it is done "
-        "once: sent again it answers the same, with `parity` as it is now. Not inside a transaction.",
+        "read-only here. A log that is the mirror of a Lakepact catalog is refused, unless `recover` says that this "
+        "catalog is lost and the table is to be managed here. With `dry-run` nothing is written, and the answer says "
+        "what would be. Under a key it is done once: sent again it answers the same, with `parity` as it is now. Not "
+        "inside a transaction.",
         {200: "DeltaImported"},
         refusals=(406,),
         body="DeltaImport",

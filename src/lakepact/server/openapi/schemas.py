@@ -207,7 +207,7 @@ DELTA_SCHEMAS: Final[Mapping[str, Schema]] = {
             "files": array({"type": "object"}),
         },
     ),
-    "DeltaImport": document({"location": FILLED}, {"take-over": BOOLEAN, "dry-run": BOOLEAN}),
+    "DeltaImport": document({"location": FILLED}, {"take-over": BOOLEAN, "dry-run": BOOLEAN, "recover": BOOLEAN}),
     "DeltaImported": document(
         {
             "identifier": ref("Identifier"),

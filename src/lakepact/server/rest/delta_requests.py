@@ -76,11 +76,12 @@ def parse_import_delta(body: object, identifier: Identifier) -> ImportDelta:
     where = "import Delta table"
     document = json_object(body, where)
     options = {}
-    for name in ("take-over", "dry-run"):
+    for name in ("take-over", "dry-run", "recover"):
         options[name] = document.get(name, False)
         if not isinstance(options[name], bool):
             raise BadAction(f"{where}: '{name}' is true or false")
-    return ImportDelta(identifier, filled_text(document, "location", where), options["take-over"], options["dry-run"])
+    location = filled_text(document, "location", where)
+    return ImportDelta(identifier, location, options["take-over"], options["dry-run"], options["recover"])
 
 
 def parse_delta_changes(body: object) -> list[DeltaCommit]:

@@ -56,13 +56,17 @@ class Report:
     left: list[str] = field(default_factory=list)
     """What could not be judged, and therefore stays; with the reason."""
 
+    tells: bool = True
+    """Whether what is left is logged at once. Whoever prints the report says it there."""
+
     def add(self, removal: Removal) -> None:
         self.counts[removal.rule] = self.counts.get(removal.rule, 0) + 1
         if len(self.removals) < MOST_SHOWN:
             self.removals.append(removal)
 
     def leave(self, what: str, error: object) -> None:
-        _log.warning("collection leaves something for later", what=what, reason=str(error))
+        if self.tells:
+            _log.warning("collection leaves something for later", what=what, reason=str(error))
         self.left.append(f"{what}: {error}")
 
 

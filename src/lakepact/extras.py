@@ -1,0 +1,10 @@
+"""How to get what an optional part of Lakepact needs. Nothing is on a public registry yet, and a name there would be
+somebody else's: so an extra comes from where Lakepact itself came from."""
+
+from __future__ import annotations
+
+
+def how_to_install(*extras: str) -> str:
+    names = ",".join(extras)
+    checkout, wheel = f"pip install -c constraints.txt '.[{names}]'", f"pip install 'WHEEL[{names}]'"
+    return f"{checkout} in the checkout, or {wheel} with its wheel"
