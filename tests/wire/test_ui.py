@@ -277,6 +277,27 @@ async def test_a_version_says_who_made_it_of_what_and_whether_it_was_checked(tmp
         assert any(href == "/ui/catalog/main/db/u/lineage" for href, _ in lineage.links)
 
 
+async def test_a_version_that_touched_no_row_says_what_it_changed_instead(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        rows = {"operation": "overwrite", "added-records": "26", "deleted-records": "65", "total-records": "26"}
+        assert (await wire.commit(append(11, summary=rows))).status == 200
+        tag = {"action": "set-snapshot-ref", "ref-name": "eoy", "type": "tag", "snapshot-id": 11}
+        assert (await wire.commit([tag])).status == 200
+        assert (await wire.commit([set_properties(color="blue")])).status == 200
+    async with Wire.opened(tmp_path) as again:
+        page = (await look(again, "/ui/catalog/main/db/t/timeline")).text.split("Timeline", 2)[-1]
+        properties, tagged, written = (
+            page.split(f"v{number}", 1)[1].split(f"v{number - 1}", 1)[0] for number in (3, 2, 1)
+        )
+        assert "properties" in properties and "property color set" in properties
+        assert "tag eoy set to snapshot 11" in tagged
+        assert "overwrite" in written and "26 added, 65 removed, 26 in all" in written
+        for other in (properties, tagged):
+            assert "added" not in other and "overwrite" not in other and "26 in all" in other
+
+
 async def test_the_page_is_below_the_base_path_and_can_be_switched_off(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path, base_path="/catalog") as wire:
         page = await look(wire, "/catalog/ui")

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 
-from lakepact.catalog.history import Entry, Version, timeline, versions_of
+from lakepact.catalog.changes import in_words
+from lakepact.catalog.history import Entry, Version, rows_text, timeline, versions_of
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, iceberg_table, written
 from lakepact.cli.output import instant, print_json
 from lakepact.client.names import table_name
@@ -46,15 +47,12 @@ def history(
 
 def _told(entry: Entry) -> list[str]:
     lines = [f"{instant(entry.timestamp_ms)}{' (current)' if entry.current else ''}  {entry.operation or 'metadata'}"]
-    rows = [
-        *([] if entry.added_rows is None else [f"{entry.added_rows} added"]),
-        *([] if entry.total_rows is None else [f"{entry.total_rows} in all"]),
-    ]
     facts = {
         "Source": entry.source,
         "Lineage": _lineage(entry),
         "Quality": entry.quality + (f", {len(entry.checks)} checks" if entry.checks else ""),
-        "Rows": ", ".join(rows),
+        "Changed": "; ".join(in_words(entry.changed)),
+        "Rows": rows_text(entry),
         "Transaction": entry.transaction_id or "",
     }
     return lines + [f"    {name + ':':<13}{value}" for name, value in facts.items() if value]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakepact.catalog.history import Entry, source_text
+from lakepact.catalog.changes import in_words
+from lakepact.catalog.history import Entry, rows_text, source_text
 from lakepact.delta.ports import VersionRow
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui import text
@@ -39,17 +40,12 @@ def delta(
 
 def _iceberg_entry(entry: Entry, links: Links, warehouse: str) -> Markup:
     number = version_number(entry.metadata_location)
-    rows = joined(
-        [
-            *([] if entry.added_rows is None else [f"{entry.added_rows:,} added"]),
-            *([] if entry.total_rows is None else [f"{entry.total_rows:,} in all"]),
-        ]
-    )
     pairs: list[tuple[str, Child]] = [
         ("Source", _source(entry.source, entry.details, entry.transaction_id, links, warehouse)),
         ("Lineage", _lineage(entry.lineage, entry.inputs, entry.details, links, warehouse)),
         ("Quality", quality(entry.quality, entry.checks)),
-        ("Rows", rows),
+        ("Changed", joined([name(one) for one in in_words(entry.changed)], "; ")),
+        ("Rows", rows_text(entry)),
         ("Snapshot", None if entry.snapshot_id is None else mono(str(entry.snapshot_id))),
         ("Transaction", _transaction(entry.transaction_id, entry.tables, links, warehouse)),
     ]
