@@ -21,6 +21,7 @@ from lakepact.server.rest.errors import error_answer
 from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
 from lakepact.server.ui.catalog_page import CatalogPages
+from lakepact.server.ui.governance_page import GovernancePages
 from lakepact.server.ui.home_page import HomePages
 from lakepact.server.ui.html import name, tag
 from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
@@ -33,7 +34,7 @@ from lakepact.server.ui.pipelines_page import PipelinePages
 from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.samples import Samples
 from lakepact.server.ui.server_page import About, ServerPages
-from lakepact.server.ui.table_page import TablePages
+from lakepact.server.ui.table_page import GOVERN, TablePages
 from lakepact.server.ui.transactions_page import TransactionPages
 from lakepact.server.ui.windows import Windows
 
@@ -65,6 +66,7 @@ class Site:
         self._account = AccountPages(auth.sessions, auth.guard, links, self._frame, auth.login)
         self._catalog = CatalogPages(windows, links)
         self._tables = TablePages(windows, links, self._catalog)
+        self._governance = GovernancePages(links, self._tables, auth.sessions)
         self._transactions = TransactionPages(windows, links, auth.sessions)
         runs = RunReports(windows.documents)
         self._pipelines = PipelinePages(windows, links, runs)
@@ -87,6 +89,7 @@ class Site:
             (f"{table}/timeline", "showTimeline", self._tables.timeline),
             (f"{table}/snapshots", "showSnapshots", self._tables.snapshots),
             (f"{table}/lineage", "showLineage", self._lineage.lineage),
+            (f"{table}/{GOVERN}", "showGovernance", self._governance.form),
             ("/ui/transactions/{warehouse}", "showTransactions", self._transactions.overview),
             (transaction, "showTransaction", self._transactions.show),
             ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
@@ -103,6 +106,7 @@ class Site:
             Route("GET", "/ui/logout/issuer", "leaveIssuer", self._guarded(self._account.leave), open=True),
             Route("POST", "/ui/logout", "submitLogout", self._guarded(self._account.end)),
             *(Route("GET", template, operation, self._showing(show)) for template, operation, show in shown),
+            Route("POST", f"{table}/{GOVERN}", "submitGovernance", self._guarded(self._governance.submit)),
             Route("POST", f"{transaction}/abort", "submitAbort", self._guarded(self._transactions.abort)),
             Route("POST", f"{transaction}/renew", "submitRenew", self._guarded(self._transactions.renew)),
         ]
