@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.wire.uis import guarded, look, submit
@@ -87,6 +89,24 @@ async def test_a_refused_commit_says_what_it_expected_and_what_it_found(anywhere
     for word in ("refused", "nothing of it was applied", "db.a", "assert-ref-snapshot-id of main", "4711", "409"):
         assert word in page.text, word
     assert at(key) in {href for href, _ in (await look(wire, "/ui/transactions/main?state=failed")).links}
+
+
+async def test_a_refused_transaction_leads_to_the_commit_that_was_faster(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await tables(wire, "a", "b")
+        late, faster, after, keyed = await begun(wire), new_key(), new_key(), new_key()
+        await staged(wire, late, "a", 1)
+        assert (await wire.commit(append(2), name="a", key=faster)).status == 200
+        assert (await wire.post(f"/transactions/{late}/commit", {})).status == 409
+        required = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}]
+        changes = [change("a", [set_properties(x="1")], required), change("b", [set_properties(x="1")])]
+        assert (await wire.commit_all(*changes, key=keyed)).status == 409
+        assert (await wire.commit([set_properties(x="2")], name="a", key=after)).status == 200
+    async with Wire.opened(tmp_path) as again:
+        for refused in (late, keyed):
+            page = await look(again, at(refused))
+            assert "db.a" in page.text.split("What did not hold", 1)[1].split("The answer", 1)[0]
+            assert [href for href, _ in page.links if href in (at(faster), at(after))] == [at(faster)]
 
 
 async def test_the_ended_ones_are_shown_in_pages_the_newest_first(anywhere: Wire) -> None:
