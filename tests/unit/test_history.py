@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakepact.catalog.changes import in_words, kind_of
-from lakepact.catalog.history import rows_text, source_text, timeline, versions_of
+from lakepact.catalog.history import own_words, rows_text, source_text, timeline, versions_of
 
 METADATA: dict[str, Any] = {
     "last-updated-ms": 2_000,
@@ -63,6 +63,11 @@ def test_sources_in_words() -> None:
     assert source_text({"kind": "rest", "client": "pyiceberg/0.12"}) == "external, pyiceberg/0.12"
     assert source_text({"kind": "pipeline", "stream": "orders", "batch-id": "3"}) == "stream orders, batch 3"
     assert source_text({}) == "unknown"
+    assert own_words({"kind": "rest", "client": "c", "principal": "ada", "pipeline": "nightly", "run": "r-1"}) == (
+        "pipeline=nightly, run=r-1"
+    )
+    assert own_words({"kind": "pipeline", "pipeline": "shop", "run-id": "r", "stages": ["a"], "checks": [{}]}) == ""
+    assert own_words({"kind": "rest", "more": {"a": [1]}, "none": None}) == 'more={"a":[1]}'
 
 
 def test_a_version_without_a_snapshot_of_its_own_has_touched_no_row() -> None:

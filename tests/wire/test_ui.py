@@ -277,6 +277,22 @@ async def test_a_version_says_who_made_it_of_what_and_whether_it_was_checked(tmp
         assert any(href == "/ui/catalog/main/db/u/lineage" for href, _ in lineage.links)
 
 
+async def test_a_writers_own_words_are_shown_where_its_versions_and_its_transaction_are(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        begun = (await wire.post("/transactions", {})).json()
+        wire.base = f"/v1/{begun['prefix']}"
+        assert (await wire.commit(append(12))).status == 200
+        wire.base = "/v1/main"
+        identity = begun["transaction-id"]
+        source = {"pipeline": "nightly", "run": "r-1"}
+        assert (await wire.post(f"/transactions/{identity}/commit", {"source": source})).status == 200
+    async with Wire.opened(tmp_path) as again:
+        for path in ("/ui/catalog/main/db/t/timeline", f"/ui/transactions/main/{identity}"):
+            assert "In its words pipeline=nightly, run=r-1" in (await look(again, path)).text, path
+
+
 async def test_a_version_that_touched_no_row_says_what_it_changed_instead(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace()

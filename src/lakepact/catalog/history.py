@@ -11,9 +11,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import orjson
+
 from lakepact.catalog.changes import METADATA, kind_of
 from lakepact.catalog.receipts import commit_key
 
+_OF_EVERY_SOURCE: Final = frozenset(
+    {"kind", "client", "client-info", "user-agent", "principal", "inputs", "checks", "quality"}
+)
+_OF_SPARK: Final = frozenset({"application-id", "application-name", "engine-version"})
+_OF_A_KIND: Final = {
+    "pipeline": _OF_SPARK | {"pipeline", "run-id", "stream", "batch-id", "query-id", "stages"},
+    "spark": _OF_SPARK,
+}
+"""What a source is told by in words of ours."""
+
+_MOST_WORDS: Final = 1_000
 _DELETES: Final = ("added-position-deletes", "added-equality-deletes")
 
 
@@ -186,13 +199,29 @@ def source_text(source: Mapping[str, Any]) -> str:
             return f"pipeline {source.get('pipeline')}, run {source.get('run-id')}"
         case "spark":
             return f"Spark {source.get('engine-version', '')}, {source.get('application-name', '')}".rstrip(", ")
-        case "rest":
-            who = source.get("client") or source.get("client-info") or source.get("user-agent")
+        case "rest" | "grpc":
+            who = client_of(source)
             return f"external, {who}" if who else "external"
         case None:
             return "unknown"
         case kind:
             return str(kind)
+
+
+def client_of(source: Mapping[str, Any]) -> str:
+    """The program that it was, as it calls itself."""
+    return str(source.get("client") or source.get("client-info") or source.get("user-agent") or "")
+
+
+def own_words(source: Mapping[str, Any]) -> str:
+    """What its writer says beside what every writer is asked: `source=` of a transaction."""
+    known = _OF_EVERY_SOURCE | _OF_A_KIND.get(str(source.get("kind")), frozenset())
+    said = [f"{field}={_word(value)}" for field, value in source.items() if field not in known and value is not None]
+    return ", ".join(said)[:_MOST_WORDS]
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
 def _sum(snapshots: Sequence[Mapping[str, Any]], *figures: str) -> int | None:

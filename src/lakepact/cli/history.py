@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from lakepact.catalog.changes import in_words
-from lakepact.catalog.history import Entry, Version, rows_text, timeline, versions_of
+from lakepact.catalog.history import Entry, Version, own_words, rows_text, timeline, versions_of
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, iceberg_table, written
 from lakepact.cli.output import instant, print_json
 from lakepact.client.names import table_name
@@ -49,13 +49,14 @@ def _told(entry: Entry) -> list[str]:
     lines = [f"{instant(entry.timestamp_ms)}{' (current)' if entry.current else ''}  {entry.operation or 'metadata'}"]
     facts = {
         "Source": entry.source,
+        "In its words": own_words(entry.details),
         "Lineage": _lineage(entry),
         "Quality": entry.quality + (f", {len(entry.checks)} checks" if entry.checks else ""),
         "Changed": "; ".join(in_words(entry.changed)),
         "Rows": rows_text(entry),
         "Transaction": entry.transaction_id or "",
     }
-    return lines + [f"    {name + ':':<13}{value}" for name, value in facts.items() if value]
+    return lines + [f"    {name + ':':<14}{value}" for name, value in facts.items() if value]
 
 
 def _lineage(entry: Entry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lakepact.catalog.history import source_text
+from lakepact.catalog.history import own_words, source_text
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange
 from lakepact.iceberg.requests import Identifier
@@ -16,6 +16,7 @@ from lakepact.server.ui.activity import Activity, Touched
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import BAD, CALM, alert, badge, card, facts, grid, mono
+from lakepact.server.ui.told import limited_source
 from lakepact.server.ui.transaction_links import MOST_NAMED, changed_link, touched_link, transaction_link, who
 from lakepact.server.ui.window import Window
 
@@ -147,9 +148,11 @@ def facts_of(links: Links, window: Window, record: TransactionRecord) -> list[tu
     answer = record.answer or {}
     source: Any = answer.get("source") or {}
     shown = {key: value for key, value in record.properties.items() if not key.startswith("lakepact")}
-    if not window.whole and not window.sight.owns(record):
+    owned = window.whole or window.sight.owns(record)
+    if not owned:
         # Whoever began it wrote them for themselves.
         shown = {}
+    said = own_words(source if owned else limited_source(source)) if isinstance(source, dict) else ""
     took = None if record.decided_ms is None else (record.decided_ms - record.created_ms) / 1000
     return [
         ("Who", who(record)),
@@ -159,6 +162,7 @@ def facts_of(links: Links, window: Window, record: TransactionRecord) -> list[tu
         ("Took", None if took is None else text.duration(max(took, 0))),
         ("Isolation", record.isolation.value),
         ("Source", name(_source(source)) if source else None),
+        ("In its words", name(said) if said else None),
         ("Run", _run_link(links, window.warehouse, record)),
         (
             "Properties",
