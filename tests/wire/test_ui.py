@@ -154,6 +154,28 @@ async def test_what_is_not_there_is_a_page_that_says_so(wire: Wire) -> None:
     assert (await wire.client.send("GET", "/ui/catalog/main/db/t/elsewhere")).status == 404
 
 
+async def test_a_browser_is_told_by_a_page_where_a_program_is_told_by_json(tmp_path: Path) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for base in ("", "/catalog"):
+        async with Wire.opened(tmp_path, base_path=base) as wire:
+            client = wire.client
+            for path in ("/", ""):
+                led = await client.send("GET", f"{base}{path}" or "/", headers=browser)
+                assert (led.status, led.header("location")) == (303, f"{base}/ui"), path
+                program = await client.send("GET", f"{base}{path}" or "/")
+                assert program.status == 404 and program.json()["error"]["code"] == 404
+            for path in ("/ui/", "/ui//", "/ui/catalog/main/"):
+                led = await client.send("GET", base + path, headers=browser)
+                assert (led.status, led.header("location")) == (303, (base + path).rstrip("/")), path
+            page = await look(wire, f"{base}/ui/nope", 404)
+            assert "404" in page.text and (f"{base}/ui/catalog/main", "Catalog") in page.links
+            answer = await client.send("DELETE", f"{base}/ui/server")
+            assert answer.status == 405 and answer.header("allow") == "GET" and "405" in guarded(answer).text
+            assert (await look(wire, f"{base}/ui/catalog/%zz", 400)).title.startswith("That cannot be")
+            other = await client.send("GET", f"{base}/nope", headers=browser)
+            assert other.status == 404 and other.json()["error"]["code"] == 404
+
+
 @pytest.mark.parametrize("damage", ["gone", "not JSON", "not a table"])
 async def test_t_ui_9_a_table_whose_metadata_is_broken_still_has_a_page(damage: str, tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:

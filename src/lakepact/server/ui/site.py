@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 import structlog
@@ -16,7 +16,7 @@ from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
 from lakepact.server.auth.sessions import CALLBACK
 from lakepact.server.auth.wiring import Auth
-from lakepact.server.http import Request, Response
+from lakepact.server.http import Headers, Request, Response
 from lakepact.server.rest.errors import error_answer
 from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
@@ -41,7 +41,15 @@ from lakepact.server.ui.windows import Windows
 Show: TypeAlias = Callable[[Request], Awaitable[Page]]
 Act: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_TITLES = {400: "That cannot be", 403: "Not allowed", 404: "Not here", 409: "Not now", 503: "Not now"}
+_TITLES = {
+    400: "That cannot be",
+    403: "Not allowed",
+    404: "Not here",
+    405: "Not like this",
+    409: "Not now",
+    429: "Too often",
+    503: "Not now",
+}
 _PERHAPS = "It may have been renamed or dropped, or you may not read it. Search for it, or ask whoever manages it."
 
 _log = structlog.get_logger(__name__)
@@ -75,6 +83,8 @@ class Site:
         self._home = HomePages(windows, links, samples, about)
         self._server = ServerPages(windows, samples, about)
         self._windows = windows
+        self._links = links
+        self._asks = auth.sessions.asks
 
     def routes(self) -> list[Route]:
         table = "/ui/catalog/{warehouse}/{namespace}/{table}"
@@ -145,6 +155,23 @@ class Site:
         ours = request.raw_path == ROOT or request.raw_path.startswith(ROOT + "/")
         return self._failed(error, request) if ours else error_answer(error)
 
+    def refused(self, told: Response, scope: Mapping[str, Any], headers: Headers) -> Response:
+        """The same for what no handler has seen: no such address, or nobody may ask. `told`: what a program is told.
+
+        The first address of the server is a program's, who learns that nothing is there; a browser is led to the pages.
+        """
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        root = self._links.root
+        if path.rstrip("/") == root.removesuffix(ROOT) and b"text/html" in headers.get(b"accept", b""):
+            return _moved(root)
+        below = path == root or path.startswith(root + "/")
+        if not below or not told.body.startswith(b'{"error"'):
+            return told
+        if told.status == 404 and path.endswith("/"):
+            return _moved(path.rstrip("/"))
+        # Nobody has said who they are: there may be nothing to lead them to.
+        return self._frame.response(_error_page(told, bare=self._asks))
+
     async def _whole(self, principal: Principal) -> bool:
         """Whether to show the way to what is for those who may read all of a warehouse."""
         try:
@@ -157,12 +184,20 @@ class Site:
         told = error_answer(error)
         if told.status >= 500:
             _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
-        message = str(orjson.loads(told.body)["error"]["message"])
-        title = _TITLES.get(told.status, "This page cannot be shown")
-        body = (
-            heading(title),
-            alert(str(told.status), name(message[:2_000])),
-            tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
-        )
-        page = Page(title, body, status=told.status, headers=told.headers)
-        return self._frame.response(page, request.principal, whole=whole)
+        return self._frame.response(_error_page(told), request.principal, whole=whole)
+
+
+def _error_page(told: Response, *, bare: bool = False) -> Page:
+    """`told`: the same for programs."""
+    message = str(orjson.loads(told.body)["error"]["message"])
+    title = _TITLES.get(told.status, "This page cannot be shown")
+    body = (
+        heading(title),
+        alert(str(told.status), name(message[:2_000])),
+        tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
+    )
+    return Page(title, body, status=told.status, headers=told.headers, bare=bare)
+
+
+def _moved(place: str) -> Response:
+    return Response(303, b"", ((b"Location", place.encode("latin-1")), (b"Vary", b"Accept"), *GUARDS))
