@@ -24,7 +24,7 @@ from lakepact.server.ui.catalog_page import CatalogPages
 from lakepact.server.ui.governance_page import GovernancePages
 from lakepact.server.ui.home_page import HomePages
 from lakepact.server.ui.html import name, tag
-from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
+from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page, Reach
 from lakepact.server.ui.lineage import Lineage
 from lakepact.server.ui.lineage_page import LineagePages
 from lakepact.server.ui.links import ROOT, Links
@@ -70,7 +70,7 @@ class Site:
     ) -> None:
         links = Links(base_path)
         windows = Windows(catalogs, default_warehouse, rows, trail)
-        self._frame = Frame(links, windows.warehouses_of, default_warehouse)
+        self._frame = Frame(links, default_warehouse)
         self._account = AccountPages(auth.sessions, auth.guard, links, self._frame, auth.login)
         self._catalog = CatalogPages(windows, links)
         self._tables = TablePages(windows, links, self._catalog)
@@ -135,7 +135,7 @@ class Site:
     def _showing(self, show: Show) -> Handler:
         async def answer(request: Request) -> Response:
             page = await show(request)
-            return self._frame.response(page, request.principal, whole=await self._whole(request.principal))
+            return self._frame.response(page, request.principal, await self._reach(request.principal))
 
         return self._guarded(answer)
 
@@ -146,14 +146,18 @@ class Site:
             try:
                 return await act(request)
             except Exception as error:
-                return self._failed(error, request, whole=await self._whole(request.principal))
+                told = self._told(error, request)
+                return self._frame.response(_error_page(told), request.principal, await self._reach(request.principal))
 
         return answer
 
     def on_error(self, error: Exception, request: Request) -> Response:
         """The answer to whatever a handler raised: a page for people, and for all others what the API says."""
         ours = request.raw_path == ROOT or request.raw_path.startswith(ROOT + "/")
-        return self._failed(error, request) if ours else error_answer(error)
+        if not ours:
+            return error_answer(error)
+        # Handlers of pages explain themselves: this one was not reached, so nobody knows who it is.
+        return self._frame.response(_error_page(self._told(error, request), bare=self._asks))
 
     def refused(self, told: Response, scope: Mapping[str, Any], headers: Headers) -> Response:
         """The same for what no handler has seen: no such address, or nobody may ask. `told`: what a program is told.
@@ -172,19 +176,19 @@ class Site:
         # Nobody has said who they are: there may be nothing to lead them to.
         return self._frame.response(_error_page(told, bare=self._asks))
 
-    async def _whole(self, principal: Principal) -> bool:
-        """Whether to show the way to what is for those who may read all of a warehouse."""
+    async def _reach(self, principal: Principal) -> Reach:
         try:
-            return await self._windows.reads_all(principal)
+            return await self._windows.reach(principal)
         except LakepactError:
             # The page is about something else.
-            return True
+            return Reach((), self._windows.default_of(principal), whole=True)
 
-    def _failed(self, error: Exception, request: Request, *, whole: bool = True) -> Response:
+    def _told(self, error: Exception, request: Request) -> Response:
+        """What a program would be told."""
         told = error_answer(error)
         if told.status >= 500:
             _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
-        return self._frame.response(_error_page(told), request.principal, whole=whole)
+        return told
 
 
 def _error_page(told: Response, *, bare: bool = False) -> Page:
