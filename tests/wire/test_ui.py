@@ -12,7 +12,7 @@ from lakepact.server.ui.receipts import Documents
 from lakepact.settings import Settings
 from tests.support.showcase import HOSTILE
 from tests.wire.uis import guarded, look, many_tables, table_with_a_past
-from tests.wire.world import Wire, append, change, segment, set_properties, table_path
+from tests.wire.world import Wire, append, change, new_key, segment, set_properties, table_path
 
 
 async def filled(wire: Wire) -> None:
@@ -203,6 +203,37 @@ async def test_t_ui_9_figures_that_writers_made_up_do_not_break_a_page(wire: Wir
     assert (await wire.commit(append(5, summary=odd))).status == 200
     for tab in ("", "/timeline", "/snapshots"):
         await look(wire, f"/ui/catalog/main/db/t{tab}")
+
+
+async def test_a_list_and_the_timeline_count_versions_alike(wire: Wire) -> None:
+    await wire.namespace()
+    await wire.table()
+    for number in range(3):
+        assert (await wire.commit([set_properties(a=str(number))])).status == 200
+    assert "v3 current" in (await look(wire, "/ui/catalog/main/db/t/timeline")).text
+    for path in ("/ui/catalog/main/db", "/ui/search?q=db.t"):
+        assert "Iceberg table 3 " in (await look(wire, path)).text, path
+
+
+async def test_the_id_of_a_transaction_or_run_leads_straight_to_its_page(wire: Wire) -> None:
+    await filled(wire)
+    key, run_id = new_key(), new_key()
+    assert (await wire.commit([set_properties(a="7")], key=key)).status == 200
+    begun = (await wire.post("/transactions", {"properties": {"pipeline": "shop", "run-id": run_id}})).json()
+    identity = begun["transaction-id"]
+    assert (await wire.post(f"/transactions/{identity}/commit", {})).status == 200
+    report = {"pipeline": "shop", "run-id": run_id, "state": "committed", "stages": []}
+    put = await wire.client.send("PUT", f"/v1/main/transactions/{identity}/report", json=report)
+    assert put.status == 204
+    for asked, place in (
+        (key, f"/ui/transactions/main/{key}"),
+        (f" {key.upper()} ", f"/ui/transactions/main/{key}"),
+        (identity, f"/ui/pipelines/main/{identity}"),
+        (run_id, f"/ui/pipelines/main/{identity}"),
+    ):
+        answer = await wire.client.send("GET", f"/ui/search?q={segment(asked)}")
+        assert (answer.status, answer.header("location")) == (303, place), asked
+    assert "Nothing found" in (await look(wire, f"/ui/search?q={new_key()}")).text
 
 
 async def test_ten_thousand_tables_are_shown_in_pages_and_found(tmp_path: Path) -> None:
