@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakepact.kernel.model import State
 from tests.wire.uis import guarded, look, submit
 from tests.wire.world import Wire, append, change, new_key, set_properties
 
@@ -124,6 +125,25 @@ async def test_the_ended_ones_are_shown_in_pages_the_newest_first(anywhere: Wire
         path = next((href for href, text in page.links if text == "Next page →"), "")
     assert seen[:60] == sorted(made, reverse=True)
     assert len(seen) == 62
+
+
+async def test_what_nobody_has_asked_for_is_in_no_list(wire: Wire) -> None:
+    await tables(wire, "a")
+    assert wire.service is not None
+    store, new_id = wire.service.catalogs["main"].parts.store, wire.service.catalogs["main"].new_id
+    # What a backup reads in, and what an open transaction makes the catalog remember.
+    await store.begin(new_id(), ttl_s=60, properties={"purpose": "backup"})
+    backup = (await store.transactions([State.OPEN])).transactions[0].id
+    await store.abort(backup)
+    transaction_id = await begun(wire)
+    wire.base = f"/v1/main@{transaction_id}"
+    await wire.table("made")
+    wire.base = "/v1/main"
+    assert (await wire.post(f"/transactions/{transaction_id}/commit", {})).status == 200
+    for path in ("/ui/transactions/main", "/ui"):
+        page = await look(wire, path)
+        assert "noteLocation" not in page.text and backup not in {href.rpartition("/")[2] for href, _ in page.links}
+    assert "db.made" in page.text
 
 
 # --- forms; those of a session are in test_ui_login.py ---

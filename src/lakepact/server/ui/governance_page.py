@@ -33,7 +33,7 @@ class GovernancePages:
         said, revision = await window.governance(pointer)
         back = self._links.table(window.warehouse, pointer.identifier)
         body = parts.form(said, revision, self._place(window, pointer), await self._sessions.csrf(request), back)
-        return await self._tables.page(window, pointer, GOVERN, card("What people say", body))
+        return await self._tables.page(window, pointer, GOVERN, card("What people say", body), said)
 
     async def submit(self, request: Request) -> Response:
         window, pointer = await self._tables.asked(request)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import JsonObject
 from lakepact.server.auth.sessions import CSRF_FIELD
-from lakepact.server.ui.html import Child, Markup, join, lines, name, tag, visible
+from lakepact.server.ui.html import Child, Markup, join, name, tag, visible
 from lakepact.server.ui.parts import WARN, badge, card, facts
 
 SEEN_FIELD: Final = "seen"
@@ -29,7 +29,7 @@ def about(said: Said, change_at: str | None) -> Markup:
     """`change_at`: where it is changed, for those who may."""
     tags = said.get("tags") or {}
     known: list[tuple[str, Child]] = [
-        ("Description", lines(said["description"]) if said.get("description") else None),
+        ("Description", _prose(said["description"]) if said.get("description") else None),
         ("Owner", name(said["owner"]) if said.get("owner") else None),
         ("Tags", [join(badge(name(_tag(*pair))), " ") for pair in sorted(tags.items())] if tags else None),
         ("Protected", "It can be neither dropped nor replaced." if said.get("protected") else None),
@@ -95,6 +95,10 @@ def changes(fields: Mapping[str, str], said: Said) -> JsonObject:
     if protected != bool(said.get("protected")):
         given["protected"] = protected
     return given
+
+
+def _prose(text: str) -> Markup:
+    return tag("span", [join(name(line), "\n") for line in text.splitlines()], class_="prose")
 
 
 def _tags(text: str) -> dict[str, str]:

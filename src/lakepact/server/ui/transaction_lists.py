@@ -24,6 +24,9 @@ from lakepact.server.ui.window import Window
 _WHO: Final = ("Who",)
 """A column for servers that ask for a name."""
 
+_OF_RIGHTS: Final = ("addGrant", "removeGrant")
+"""Who got what is in the audit trail: a right is between those who manage and whoever holds it."""
+
 
 def under_way_card(links: Links, window: Window, found: Sequence[Activity], more: bool) -> Markup:
     if not found:
@@ -87,7 +90,7 @@ def ended_list(links: Links, window: Window, found: Sequence[Ended]) -> Markup:
             transaction_link(links, warehouse, one.record.id),
             state_badge(one.record.state),
             *([who(one.record) or "–"] if named else []),
-            name(str((one.record.answer or {}).get("operation") or "–")),
+            tag("span", name(str((one.record.answer or {}).get("operation") or "–")), class_="word"),
             _outcome(links, warehouse, one),
             text.instant(one.record.decided_ms or one.record.created_ms, now_ms=now_ms),
         )
@@ -106,7 +109,8 @@ def _outcome(links: Links, warehouse: str, one: Ended) -> Child:
         return tag("span", "nothing", class_="muted")
     changes = one.changes
     if not changes:
-        return tag("span", "no table", class_="muted")
+        about = "rights" if (record.answer or {}).get("operation") in _OF_RIGHTS else "no table"
+        return tag("span", about, class_="muted")
     shown = joined([changed_link(links, warehouse, change) for change in changes[:MOST_NAMED]])
     more = f" and {len(changes) - MOST_NAMED} more" if len(changes) > MOST_NAMED else None
     return join(shown, more)
