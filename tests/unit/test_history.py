@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from lakepact.catalog.changes import in_words, kind_of
-from lakepact.catalog.history import own_words, rows_text, source_text, timeline, versions_of
+from lakepact.catalog.history import (
+    lineage_text,
+    own_words,
+    rows_text,
+    source_text,
+    timeline,
+    version_number,
+    versions_of,
+)
 
 METADATA: dict[str, Any] = {
     "last-updated-ms": 2_000,
@@ -107,6 +115,23 @@ def test_rows_that_went_away_are_counted_too_and_so_are_several_snapshots() -> N
     [told] = timeline("two", METADATA, {"two": receipt}, versions_of("two", METADATA)[:1])
     assert (told.operation, told.snapshot_id) == ("overwrite", 2), "what the table is at, not what is on a branch"
     assert rows_text(told) == "1,026 added, 65 removed, 3 marked as deleted, 1,026 in all"
+
+
+def test_lineage_in_words_claims_nothing_that_was_not_declared() -> None:
+    def told(kind: str, lineage: str, *inputs: dict[str, Any]) -> str:
+        receipt = {"source": {"kind": kind}, "lineage": lineage, "inputs": inputs}
+        [entry] = timeline("two", METADATA, {"two": receipt}, versions_of("two", METADATA)[:1])
+        return lineage_text(entry)
+
+    assert told("rest", "declared-unverified") == "unknown (external write)"
+    assert told("rest", "declared-unverified", {"table": "raw.a", "snapshot-id": "7"}) == (
+        "raw.a@7 (declared-unverified)"
+    )
+    assert told("pipeline", "verified") == "nothing was read"
+    [_, guessed] = timeline("two", METADATA, {})
+    assert lineage_text(guessed) == "unknown"
+    assert version_number("file:///w/t/metadata/00012-ab.metadata.json") == 12
+    assert version_number("file:///w/t/metadata/v3.metadata.json") is None
 
 
 def test_changes_in_words() -> None:

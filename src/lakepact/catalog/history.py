@@ -6,6 +6,7 @@ missing, the snapshot's own summary is all there is, and nothing is claimed abou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ _OF_A_KIND: Final = {
 }
 """What a source is told by in words of ours."""
 
+_NUMBER: Final = re.compile(r"0*(\d{1,18})-")
 _MOST_WORDS: Final = 1_000
 _DELETES: Final = ("added-position-deletes", "added-equality-deletes")
 
@@ -81,6 +83,12 @@ def versions_of(metadata_location: str, metadata: Mapping[str, Any]) -> list[Ver
     """The newest first, as far back as the metadata knows."""
     logged = [Version(one["metadata-file"], one["timestamp-ms"]) for one in metadata.get("metadata-log") or ()]
     return [Version(metadata_location, metadata["last-updated-ms"]), *reversed(logged)]
+
+
+def version_number(metadata_location: str) -> int | None:
+    """The number that a metadata file has in its name, as Iceberg writes it."""
+    found = _NUMBER.match(metadata_location.rpartition("/")[2])
+    return None if found is None else int(found[1])
 
 
 def timeline(
@@ -206,6 +214,21 @@ def source_text(source: Mapping[str, Any]) -> str:
             return "unknown"
         case kind:
             return str(kind)
+
+
+def lineage_text(entry: Entry) -> str:
+    """What it was made of, and how far that can be trusted."""
+    read = [
+        str(one["table"]) + (f"@{one['snapshot-id']}" if one.get("snapshot-id") else "")
+        for one in entry.inputs
+        if "table" in one
+    ]
+    if read:
+        return f"{', '.join(read)} ({entry.lineage})"
+    if entry.details.get("kind") in ("rest", "grpc"):
+        # Nothing was declared, so there is nothing that could be trusted or not.
+        return "unknown (external write)"
+    return "unknown" if entry.lineage == "unknown" else "nothing was read"
 
 
 def client_of(source: Mapping[str, Any]) -> str:

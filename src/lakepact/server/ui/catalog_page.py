@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lakepact.catalog.errors import Forbidden
+from lakepact.catalog.history import version_number
 from lakepact.catalog.pointers import Kind
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId
@@ -20,7 +21,6 @@ from lakepact.server.ui.lists import Leaves, Named, NamespacePage, Tree
 from lakepact.server.ui.parts import KINDS, badge, card, empty, grid, heading, icon, pager, properties
 from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.search import Found, Place, search
-from lakepact.server.ui.timeline import version_number
 from lakepact.server.ui.window import Window
 from lakepact.server.ui.windows import Windows
 

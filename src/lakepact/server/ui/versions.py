@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakepact.catalog.changes import in_words
-from lakepact.catalog.history import Entry, client_of, own_words, rows_text, source_text
+from lakepact.catalog.history import Entry, client_of, own_words, rows_text, source_text, version_number
 from lakepact.delta.ports import VersionRow
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui import text
@@ -14,7 +14,6 @@ from lakepact.server.ui.html import Child, Markup, join, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import ACCENT, BAD, CALM, GOOD, WARN, badge, facts, joined, mono
 from lakepact.server.ui.receipts import Document
-from lakepact.server.ui.timeline import version_number
 
 _LINEAGE = {
     "verified": ("verified", "Seen by the pipeline that ran it"),
