@@ -70,7 +70,8 @@ class _Reader(HTMLParser):
             page.landmarks.append(tag)
         if tag == "form":
             page.forms.append(Form(given.get("action") or "", (given.get("method") or "get").lower()))
-        if tag == "input" and page.forms and given.get("name"):
+        unset = given.get("type") == "checkbox" and "checked" not in given
+        if tag == "input" and page.forms and given.get("name") and not unset:
             page.forms[-1].fields[given["name"] or ""] = given.get("value") or ""
         if tag not in _VOID:
             self.open.append((tag, given, []))
@@ -83,6 +84,9 @@ class _Reader(HTMLParser):
         text = re.sub(r"\s+", " ", "".join(parts)).strip()
         if tag == "a" and "href" in given:
             self.page.links.append((given["href"] or "", text))
+        if tag == "textarea":
+            # A browser leaves out the line end that comes first.
+            self.page.forms[-1].fields[given["name"] or ""] = "".join(parts).removeprefix("\n")
         if tag in ("h1", "h2", "h3", "h4"):
             self.page.headings.append((int(tag[1]), text))
         if tag == "title" and len(self.open) == 2:

@@ -21,6 +21,7 @@ from lakepact.stores import open_blobs, open_store
 from lakepact.upkeep.receipts import Receipts
 from tests.wire import test_delta as delta
 from tests.wire.world import (
+    WIDER,
     Json,
     Wire,
     append,
@@ -343,3 +344,38 @@ async def test_a_receipt_of_a_delta_table_says_how_large_it_is(tmp_path: Path) -
     for version, totals in zip(loaded, told, strict=True):
         files = [action["add"] for action in version["files"]]
         assert (totals["files"], totals["bytes"]) == (len(files), sum(one["size"] for one in files))
+
+
+async def test_a_receipt_says_what_a_commit_has_changed_beside_rows(tmp_path: Path) -> None:
+    def ref(name: str, kind: str, snapshot_id: int) -> Json:
+        return {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": snapshot_id}
+
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table("t", properties={"old": "1"})
+        steps: list[list[Json]] = [
+            append(1),
+            [*append(2, sequence=2, parent=1), set_properties(a="b")],
+            [
+                {"action": "add-schema", "schema": {**WIDER, "schema-id": 1}},
+                {"action": "set-current-schema", "schema-id": -1},
+            ],
+            [ref("eoy", "tag", 1), ref("dev", "branch", 2)],
+            [set_properties(a="c", d="e"), {"action": "remove-properties", "removals": ["old"]}],
+            [ref("main", "branch", 1)],
+            [{"action": "remove-snapshot-ref", "ref-name": "eoy"}],
+        ]
+        for updates in steps:
+            answer = await wire.commit(updates)
+            assert answer.status == 200, answer.json()
+    made, *commits = [one for one in receipts(wire) if one["kind"] == "table"]
+    assert "changed" not in made
+    assert [one["changed"] for one in commits] == [
+        {},
+        {"properties": {"set": ["a"]}},
+        {"schema": {"from": 0, "to": 1}},
+        {"refs": {"set": {"dev": {"type": "branch", "snapshot-id": 2}, "eoy": {"type": "tag", "snapshot-id": 1}}}},
+        {"properties": {"set": ["a", "d"], "removed": ["old"]}},
+        {"refs": {"set": {"main": {"type": "branch", "snapshot-id": 1}}}},
+        {"refs": {"removed": ["eoy"]}},
+    ]

@@ -12,7 +12,7 @@ from lakepact.server.ui.receipts import Documents
 from lakepact.settings import Settings
 from tests.support.showcase import HOSTILE
 from tests.wire.uis import guarded, look, many_tables, table_with_a_past
-from tests.wire.world import Wire, append, change, segment, set_properties, table_path
+from tests.wire.world import Wire, append, change, new_key, segment, set_properties, table_path
 
 
 async def filled(wire: Wire) -> None:
@@ -154,6 +154,28 @@ async def test_what_is_not_there_is_a_page_that_says_so(wire: Wire) -> None:
     assert (await wire.client.send("GET", "/ui/catalog/main/db/t/elsewhere")).status == 404
 
 
+async def test_a_browser_is_told_by_a_page_where_a_program_is_told_by_json(tmp_path: Path) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for base in ("", "/catalog"):
+        async with Wire.opened(tmp_path, base_path=base) as wire:
+            client = wire.client
+            for path in ("/", ""):
+                led = await client.send("GET", f"{base}{path}" or "/", headers=browser)
+                assert (led.status, led.header("location")) == (303, f"{base}/ui"), path
+                program = await client.send("GET", f"{base}{path}" or "/")
+                assert program.status == 404 and program.json()["error"]["code"] == 404
+            for path in ("/ui/", "/ui//", "/ui/catalog/main/"):
+                led = await client.send("GET", base + path, headers=browser)
+                assert (led.status, led.header("location")) == (303, (base + path).rstrip("/")), path
+            page = await look(wire, f"{base}/ui/nope", 404)
+            assert "404" in page.text and (f"{base}/ui/catalog/main", "Catalog") in page.links
+            answer = await client.send("DELETE", f"{base}/ui/server")
+            assert answer.status == 405 and answer.header("allow") == "GET" and "405" in guarded(answer).text
+            assert (await look(wire, f"{base}/ui/catalog/%zz", 400)).title.startswith("That cannot be")
+            other = await client.send("GET", f"{base}/nope", headers=browser)
+            assert other.status == 404 and other.json()["error"]["code"] == 404
+
+
 @pytest.mark.parametrize("damage", ["gone", "not JSON", "not a table"])
 async def test_t_ui_9_a_table_whose_metadata_is_broken_still_has_a_page(damage: str, tmp_path: Path) -> None:
     async with Wire.opened(tmp_path) as wire:
@@ -181,6 +203,37 @@ async def test_t_ui_9_figures_that_writers_made_up_do_not_break_a_page(wire: Wir
     assert (await wire.commit(append(5, summary=odd))).status == 200
     for tab in ("", "/timeline", "/snapshots"):
         await look(wire, f"/ui/catalog/main/db/t{tab}")
+
+
+async def test_a_list_and_the_timeline_count_versions_alike(wire: Wire) -> None:
+    await wire.namespace()
+    await wire.table()
+    for number in range(3):
+        assert (await wire.commit([set_properties(a=str(number))])).status == 200
+    assert "v3 current" in (await look(wire, "/ui/catalog/main/db/t/timeline")).text
+    for path in ("/ui/catalog/main/db", "/ui/search?q=db.t"):
+        assert "Iceberg table 3 " in (await look(wire, path)).text, path
+
+
+async def test_the_id_of_a_transaction_or_run_leads_straight_to_its_page(wire: Wire) -> None:
+    await filled(wire)
+    key, run_id = new_key(), new_key()
+    assert (await wire.commit([set_properties(a="7")], key=key)).status == 200
+    begun = (await wire.post("/transactions", {"properties": {"pipeline": "shop", "run-id": run_id}})).json()
+    identity = begun["transaction-id"]
+    assert (await wire.post(f"/transactions/{identity}/commit", {})).status == 200
+    report = {"pipeline": "shop", "run-id": run_id, "state": "committed", "stages": []}
+    put = await wire.client.send("PUT", f"/v1/main/transactions/{identity}/report", json=report)
+    assert put.status == 204
+    for asked, place in (
+        (key, f"/ui/transactions/main/{key}"),
+        (f" {key.upper()} ", f"/ui/transactions/main/{key}"),
+        (identity, f"/ui/pipelines/main/{identity}"),
+        (run_id, f"/ui/pipelines/main/{identity}"),
+    ):
+        answer = await wire.client.send("GET", f"/ui/search?q={segment(asked)}")
+        assert (answer.status, answer.header("location")) == (303, place), asked
+    assert "Nothing found" in (await look(wire, f"/ui/search?q={new_key()}")).text
 
 
 async def test_ten_thousand_tables_are_shown_in_pages_and_found(tmp_path: Path) -> None:
@@ -276,6 +329,43 @@ async def test_a_version_says_who_made_it_of_what_and_whether_it_was_checked(tmp
         assert page.link("run r1") == f"/ui/pipelines/main/{identity}"
         lineage = await look(again, "/ui/catalog/main/db/t/lineage")
         assert any(href == "/ui/catalog/main/db/u/lineage" for href, _ in lineage.links)
+
+
+async def test_a_writers_own_words_are_shown_where_its_versions_and_its_transaction_are(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        begun = (await wire.post("/transactions", {})).json()
+        wire.base = f"/v1/{begun['prefix']}"
+        assert (await wire.commit(append(12))).status == 200
+        wire.base = "/v1/main"
+        identity = begun["transaction-id"]
+        source = {"pipeline": "nightly", "run": "r-1"}
+        assert (await wire.post(f"/transactions/{identity}/commit", {"source": source})).status == 200
+    async with Wire.opened(tmp_path) as again:
+        for path in ("/ui/catalog/main/db/t/timeline", f"/ui/transactions/main/{identity}"):
+            assert "In its words pipeline=nightly, run=r-1" in (await look(again, path)).text, path
+
+
+async def test_a_version_that_touched_no_row_says_what_it_changed_instead(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        await wire.table()
+        rows = {"operation": "overwrite", "added-records": "26", "deleted-records": "65", "total-records": "26"}
+        assert (await wire.commit(append(11, summary=rows))).status == 200
+        tag = {"action": "set-snapshot-ref", "ref-name": "eoy", "type": "tag", "snapshot-id": 11}
+        assert (await wire.commit([tag])).status == 200
+        assert (await wire.commit([set_properties(color="blue")])).status == 200
+    async with Wire.opened(tmp_path) as again:
+        page = (await look(again, "/ui/catalog/main/db/t/timeline")).text.split("Timeline", 2)[-1]
+        properties, tagged, written = (
+            page.split(f"v{number}", 1)[1].split(f"v{number - 1}", 1)[0] for number in (3, 2, 1)
+        )
+        assert "properties" in properties and "property color set" in properties
+        assert "tag eoy set to snapshot 11" in tagged
+        assert "overwrite" in written and "26 added, 65 removed, 26 in all" in written
+        for other in (properties, tagged):
+            assert "added" not in other and "overwrite" not in other and "26 in all" in other
 
 
 async def test_the_page_is_below_the_base_path_and_can_be_switched_off(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_a_delta_table_shows_its_schema_its_size_and_its_versions(on_sql: 
 
 async def test_every_version_has_its_receipt_also_after_a_renaming(tmp_path: Path) -> None:
     def with_source(page: Html) -> int:
-        return page.text.count("Iceberg REST API")
+        return page.text.count("Delta REST API")
 
     async with Wire.opened(tmp_path) as wire:
         await table(wire, 3)

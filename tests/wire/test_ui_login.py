@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lakepact.runtime import SystemClock
 from tests.support.asgi_client import Answer
 from tests.support.doors import Door, asking
 from tests.support.pages import Html
@@ -64,6 +65,21 @@ async def test_t_ui_8_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: D
         answer = await submit(door, "/ui/login", {"token": "lakepact_x_y"})
     assert answer.status == 429
     guarded(answer)
+
+
+async def test_who_asks_too_often_or_for_what_is_not_there_gets_a_page_that_names_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = SystemClock().monotonic_s()
+    monkeypatch.setattr(SystemClock, "monotonic_s", lambda _: now_s)
+    async with asking(tmp_path, rate_limit_per_s=1, rate_limit_burst=2) as door:
+        answers = [await door.client.send("GET", "/ui/login") for _ in range(3)]
+        assert [answer.status for answer in answers] == [200, 200, 429]
+        assert "Too often" in guarded(answers[-1]).text and answers[-1].header("Retry-After") == "1"
+        lost = await door.client.send("GET", "/ui/nope")
+        page = guarded(lost)
+        assert lost.status == 404 and "Not here" in page.text
+        assert not any("main" in href.split("/") for href, _ in page.links), "strangers learn of no warehouse"
 
 
 @pytest.mark.parametrize("place", ["https://elsewhere.example/", "//elsewhere.example", "/v1/config", "/ui/../v1", ""])

@@ -170,7 +170,7 @@ async def run(scene: Scene, name: str, state: str, tables: tuple[str, ...] = ("d
         body = {"requirements": [], "updates": [set_properties(by=f"{name}{number}")]}
         assert (await inside.post(table_path(table, space), body)).status == 200
     source = {"kind": "pipeline", "pipeline": told["pipeline"], "run-id": name, "quality": "passed"}
-    source |= {"stages": list(tables), "checks": told["checks"], "inputs": told["inputs"]}
+    source |= {"note": "zznote", "stages": list(tables), "checks": told["checks"], "inputs": told["inputs"]}
     end, last = ("commit", {"source": source}) if state == "committed" else ("abort", {})
     assert (await root.post(f"/transactions/{id}/{end}", last)).status == 200
     assert (await root.put(f"/transactions/{id}/report", told)).status == 204

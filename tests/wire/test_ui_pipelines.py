@@ -200,3 +200,24 @@ async def test_runs_of_many_days_are_found_the_newest_first_in_pages(tmp_path: P
 )
 def test_views_inside_of_a_run_are_seen_through(stages: list[Json], edges: list[tuple[str, str]]) -> None:
     assert edges_of({"stages": stages}) == edges
+
+
+async def test_a_run_that_failed_does_not_claim_to_have_read_nothing(wire: Wire) -> None:
+    await wire.namespace()
+    stages: list[Json] = [
+        {"name": "new_orders", "target": None, "state": "done", "seconds": 0.1, "reads": ["db.raw"]}
+        | {"rows": 0, "files": 0, "bytes": 0},
+        {"name": "db.facts", "target": "db.facts", "state": "failed", "seconds": 1.0, "reads": ["new_orders"]},
+    ]
+    unmet = {"table": "db.facts", "name": "positive", "status": "failed", "rows": 5, "violations": 2}
+    left = {"table": "db.sums", "name": "adds up", "status": "not-run"}
+    failed = {"pipeline": "shop", "run-id": "r", "state": "failed", "stages": stages, "checks": [left, unmet]}
+    reports: list[Json] = [failed, {**failed, "inputs": []}]
+    for told in reports:
+        page = await look(wire, f"/ui/pipelines/main/{await run(wire, told, end='abort')}")
+        read = page.text.split("What it has read", 1)[1]
+        assert "Not recorded" in read and "Nothing but what it made itself" not in read
+        checks = page.text.split("Checks", 1)[1]
+        assert checks.index("positive") < checks.index("not run") < checks.index("adds up")
+        view = page.text.split("Stages", 2)[2].split("new_orders", 1)[1].split("db.facts", 1)[0]
+        assert "view" in view and "0 B" not in view and view.count("–") == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.asgi_client import Answer
 from tests.wire.overlays import begin
 from tests.wire.people import Person, house
-from tests.wire.world import new_key
+from tests.wire.world import new_key, set_properties
 
 PAGES = ("/ui/catalog/main", "/ui/catalog/main/hidden/secret", "/ui/transactions/main", "/ui/pipelines/main", "/ui")
 
@@ -56,6 +56,35 @@ async def test_a_transaction_is_ended_by_its_owner_or_by_who_manages_the_warehou
         key = new_key()
         assert (await people.root.post("/namespaces", {"namespace": ["more"]}, key)).status == 200
         assert (await look(people.bob, f"/ui/transactions/main/{key}")).status == 200
+
+
+async def test_the_way_to_another_warehouse_is_shown_to_those_who_may_see_something_there(tmp_path: Path) -> None:
+    second = {"second": {"url": f"file://{tmp_path}/second"}}
+    async with house(tmp_path, warehouses=second) as people:
+        assert (await people.root.grant("user:bob", "read")).status == 200
+        for page in ("/ui", "/ui/catalog/main", "/ui/account", "/ui/catalog/main/nothing"):
+            assert b"/ui/catalog/second" in (await look(people.root, page)).body, page
+            assert b"second" not in (await look(people.bob, page)).body, page
+        assert (await people.root.at("second").grant("user:bob", "read")).status == 200
+        assert b"/ui/catalog/second" in (await look(people.bob, "/ui")).body
+        # Who may see something in the other one alone is led there from everywhere.
+        assert (await people.root.at("second").grant("user:eve", "read")).status == 200
+        account = (await look(people.eve, "/ui/account")).body
+        assert b"/ui/catalog/second" in account and b"/ui/catalog/main" not in account
+
+
+async def test_transactions_say_whose_they_are(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await people.root.namespace("db")
+        await people.root.table("t", "db")
+        for name in ("ann", "bob"):
+            assert (await people.root.grant(f"user:{name}", "write")).status == 200
+        assert (await people.bob.commit([set_properties(a="b")])).status == 200
+        tx = await begin(people.ann)
+        under_way, ended = (await look(people.root, "/ui/transactions/main")).body.split(b">Ended<", 1)
+        assert b">Who<" in under_way and b"<bdi>ann</bdi>" in under_way
+        assert b">Who<" in ended and b"<bdi>bob</bdi>" in ended
+        assert b"<bdi>ann</bdi>" in (await look(people.root, f"/ui/transactions/main/{tx.id}")).body
 
 
 async def test_a_run_is_reported_by_whoever_ran_it(tmp_path: Path) -> None:

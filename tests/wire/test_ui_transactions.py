@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from lakepact.kernel.model import State
 from tests.wire.uis import guarded, look, submit
 from tests.wire.world import Wire, append, change, new_key, set_properties
 
@@ -89,6 +92,24 @@ async def test_a_refused_commit_says_what_it_expected_and_what_it_found(anywhere
     assert at(key) in {href for href, _ in (await look(wire, "/ui/transactions/main?state=failed")).links}
 
 
+async def test_a_refused_transaction_leads_to_the_commit_that_was_faster(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await tables(wire, "a", "b")
+        late, faster, after, keyed = await begun(wire), new_key(), new_key(), new_key()
+        await staged(wire, late, "a", 1)
+        assert (await wire.commit(append(2), name="a", key=faster)).status == 200
+        assert (await wire.post(f"/transactions/{late}/commit", {})).status == 409
+        required = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}]
+        changes = [change("a", [set_properties(x="1")], required), change("b", [set_properties(x="1")])]
+        assert (await wire.commit_all(*changes, key=keyed)).status == 409
+        assert (await wire.commit([set_properties(x="2")], name="a", key=after)).status == 200
+    async with Wire.opened(tmp_path) as again:
+        for refused in (late, keyed):
+            page = await look(again, at(refused))
+            assert "db.a" in page.text.split("What did not hold", 1)[1].split("The answer", 1)[0]
+            assert [href for href, _ in page.links if href in (at(faster), at(after))] == [at(faster)]
+
+
 async def test_the_ended_ones_are_shown_in_pages_the_newest_first(anywhere: Wire) -> None:
     wire = anywhere
     await tables(wire, "a")
@@ -104,6 +125,25 @@ async def test_the_ended_ones_are_shown_in_pages_the_newest_first(anywhere: Wire
         path = next((href for href, text in page.links if text == "Next page →"), "")
     assert seen[:60] == sorted(made, reverse=True)
     assert len(seen) == 62
+
+
+async def test_what_nobody_has_asked_for_is_in_no_list(wire: Wire) -> None:
+    await tables(wire, "a")
+    assert wire.service is not None
+    store, new_id = wire.service.catalogs["main"].parts.store, wire.service.catalogs["main"].new_id
+    # What a backup reads in, and what an open transaction makes the catalog remember.
+    await store.begin(new_id(), ttl_s=60, properties={"purpose": "backup"})
+    backup = (await store.transactions([State.OPEN])).transactions[0].id
+    await store.abort(backup)
+    transaction_id = await begun(wire)
+    wire.base = f"/v1/main@{transaction_id}"
+    await wire.table("made")
+    wire.base = "/v1/main"
+    assert (await wire.post(f"/transactions/{transaction_id}/commit", {})).status == 200
+    for path in ("/ui/transactions/main", "/ui"):
+        page = await look(wire, path)
+        assert "noteLocation" not in page.text and backup not in {href.rpartition("/")[2] for href, _ in page.links}
+    assert "db.made" in page.text
 
 
 # --- forms; those of a session are in test_ui_login.py ---

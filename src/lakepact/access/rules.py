@@ -290,6 +290,7 @@ def _rules() -> dict[str, Rule]:
         "showTimeline": Rule(read, "the table; other tables that its versions name: read on each"),
         "showSnapshots": Rule(read, "the table"),
         "showLineage": Rule(read, "the table, and each other one in the picture"),
+        "showGovernance": Rule(manage, "the table or view"),
         "showTransactions": Rule(read, "as `showTransaction` for each; others are left out"),
         "showTransaction": Rule(
             read, "one's own; of what others have committed the tables; what they have not: manage on the warehouse"
@@ -298,6 +299,7 @@ def _rules() -> dict[str, Rule]:
         "showRun": Rule(read, "one's own; of the runs of others the tables they have made, read and checked"),
         "showMirrors": Rule(read, "the warehouse"),
         "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
+        "submitGovernance": Rule(manage, "the table or view"),
         "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
         "submitRenew": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
     }

@@ -20,6 +20,7 @@ import orjson
 from lakepact.catalog.lineage import LINEAGE, lineage_of
 from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
+from lakepact.iceberg.differences import differences
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.iceberg.summary import SnapshotSummary, added_snapshots, summarize_snapshot
@@ -263,6 +264,8 @@ def _content(
                 "totals": snapshot.totals,
             }
         content["snapshots"] = [_snapshot(one) for one in _added(change, metadata, base, snapshot)[-_MOST_SNAPSHOTS:]]
+        if base is not None:
+            content["changed"] = differences(metadata, base)
     return content
 
 

@@ -2,12 +2,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import orjson
 import typer
 
-from lakepact.catalog.history import Entry, Version, timeline, versions_of
+from lakepact.catalog.changes import in_words
+from lakepact.catalog.history import (
+    Entry,
+    Version,
+    lineage_text,
+    own_words,
+    rows_text,
+    timeline,
+    version_number,
+    versions_of,
+)
 from lakepact.cli.options import Json, Token, Uri, WarehouseName, connected, iceberg_table, written
 from lakepact.cli.output import instant, print_json, say
 from lakepact.client.names import table_name
@@ -35,7 +46,8 @@ def history(
     receipts = asyncio.run(_receipts(versions))
     entries = timeline(loaded.metadata_location, loaded.metadata, receipts)[:limit]
     if json:
-        print_json({"table": table, "versions": entries})
+        told = [{"version": version_number(entry.metadata_location), **asdict(entry)} for entry in entries]
+        print_json({"table": table, "versions": told})
         return
     for number, entry in enumerate(entries):
         if number:
@@ -45,28 +57,20 @@ def history(
 
 
 def _told(entry: Entry) -> list[str]:
-    lines = [f"{instant(entry.timestamp_ms)}{' (current)' if entry.current else ''}  {entry.operation or 'metadata'}"]
-    rows = [
-        *([] if entry.added_rows is None else [f"{entry.added_rows} added"]),
-        *([] if entry.total_rows is None else [f"{entry.total_rows} in all"]),
-    ]
+    number = version_number(entry.metadata_location)
+    version = "" if number is None else f"v{number}  "
+    current = " (current)" if entry.current else ""
+    lines = [f"{version}{instant(entry.timestamp_ms)}{current}  {entry.operation or 'metadata'}"]
     facts = {
         "Source": entry.source,
-        "Lineage": _lineage(entry),
+        "In its words": own_words(entry.details),
+        "Lineage": lineage_text(entry),
         "Quality": entry.quality + (f", {len(entry.checks)} checks" if entry.checks else ""),
-        "Rows": ", ".join(rows),
+        "Changed": "; ".join(in_words(entry.changed)),
+        "Rows": rows_text(entry),
         "Transaction": entry.transaction_id or "",
     }
-    return lines + [f"    {name + ':':<13}{value}" for name, value in facts.items() if value]
-
-
-def _lineage(entry: Entry) -> str:
-    read = [
-        one["table"] + (f"@{one['snapshot-id']}" if one.get("snapshot-id") else "")
-        for one in entry.inputs
-        if "table" in one
-    ]
-    return f"{', '.join(read)} ({entry.lineage})" if read else entry.lineage
+    return lines + [f"    {name + ':':<14}{value}" for name, value in facts.items() if value]
 
 
 async def _receipts(versions: list[Version]) -> dict[str, Mapping[str, Any]]:

@@ -25,6 +25,9 @@ _MOST_BYTES: Final = 1_000_000
 """The server takes a little more. A report that is larger goes without its rows."""
 
 _MOST_CHECKS: Final = 1_000
+NOT_RUN: Final = "not-run"
+"""The status of a check that the run did not come to."""
+
 _MOST_MESSAGE: Final = 8_000
 
 _log = logging.getLogger(__name__)
@@ -64,7 +67,8 @@ class Report:
         checks = [check for stage in self._done.values() for check in stage.checks]
         if isinstance(error, CheckFailed):
             checks += [one for one in error.results if one not in checks]
-        self._tell(lake, transaction_id, _state(error), checks, (), error)
+        # What was read is known at the end of a run: this one has none, and claims nothing.
+        self._tell(lake, transaction_id, _state(error), checks, None, error)
 
     def _tell(
         self,
@@ -72,26 +76,27 @@ class Report:
         transaction_id: str,
         state: str,
         checks: Sequence[CheckResult],
-        inputs: Sequence[Input],
+        inputs: Sequence[Input] | None,
         error: BaseException | None,
     ) -> None:
-        document = self._document(state, checks, inputs, error, samples=self._samples)
+        document = self.document(state, checks, inputs, error, samples=self._samples)
         if len(orjson.dumps(document)) > _MOST_BYTES:
-            document = self._document(state, checks, inputs, error, samples=False)
+            document = self.document(state, checks, inputs, error, samples=False)
         try:
             lake.plain.transactions.report(transaction_id, document)
         except LakepactError as failure:
             _log.info("the report of run %s could not be left: %s", self._run_id, failure)
 
-    def _document(
+    def document(
         self,
         state: str,
         checks: Sequence[CheckResult],
-        inputs: Sequence[Input],
+        inputs: Sequence[Input] | None,
         error: BaseException | None,
         *,
         samples: bool,
     ) -> dict[str, Any]:
+        """What it would tell now. `inputs`: what was read, or None if the run ended before that was known."""
         return {
             "pipeline": self._pipeline,
             "run-id": self._run_id,
@@ -99,12 +104,22 @@ class Report:
             "attempt": self._attempt,
             "seconds": round(time.monotonic() - self._began_s, 3),
             "stages": [self._stage(name) for name in self._graph.steps],
-            "checks": [_check(check, samples=samples) for check in checks[:_MOST_CHECKS]],
-            "inputs": [one.to_json() for one in inputs],
+            "checks": [*(_check(check, samples=samples) for check in checks), *self._not_run(checks)][:_MOST_CHECKS],
+            **({} if inputs is None else {"inputs": [one.to_json() for one in inputs]}),
             "error": None
             if error is None
             else {"type": type(error).__name__, "message": _message(error, samples=samples)},
         }
+
+    def _not_run(self, checks: Sequence[CheckResult]) -> list[dict[str, Any]]:
+        """Those that it did not come to."""
+        came = {(check.table, check.name) for check in checks}
+        declared = ((name, check) for name, step in self._graph.steps.items() for check in step.dataset.checks)
+        return [
+            {"table": name, "name": check.name, "kind": check.kind, "status": NOT_RUN, "severity": check.severity}
+            for name, check in declared
+            if (name, check.name) not in came
+        ]
 
     def _stage(self, name: str) -> Mapping[str, Any]:
         step = self._graph.steps[name]
@@ -118,10 +133,12 @@ class Report:
         result = self._done.get(name)
         if result is not None:
             figures = result.figures
+            done = {**told, "state": "done", "seconds": round(result.seconds, 3)}
+            if step.dataset.is_view:
+                # It is computed where it is used, and leaves no rows of its own.
+                return done
             return {
-                **told,
-                "state": "done",
-                "seconds": round(result.seconds, 3),
+                **done,
                 "rows": figures.rows,
                 "files": figures.files,
                 "bytes": figures.bytes,

@@ -216,6 +216,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             startup=startup,
             shutdown=shutdown,
             admit=admit or auth.guard.admit,
+            refuse=None if site is None else site.refused,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None

@@ -35,6 +35,9 @@ Hook: TypeAlias = Callable[[], Awaitable[None]]
 Admit: TypeAlias = Callable[[Route, Scope, Headers], Principal | Awaitable[Principal | Response]]
 """Who asks for this, at once if that is known already, or what they are told instead of an answer."""
 
+Refuse: TypeAlias = Callable[[Response, Scope, Headers], Response]
+"""How a request is refused that no handler has seen: people are told in another way than programs."""
+
 BAD_REQUEST: Final = "BadRequestException"
 TRANSACTION_HEADER: Final = b"X-Lakepact-Transaction"
 OPEN_BODY_BYTES: Final = 65_536
@@ -90,8 +93,10 @@ class Application:
         startup: Hook | None = None,
         shutdown: Hook | None = None,
         admit: Admit | None = None,
+        refuse: Refuse | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._refuse = refuse
         self._admit = admit
         self._router = router
         self._metrics = metrics
@@ -130,7 +135,7 @@ class Application:
                     principal = asked
                 response = await self._handled(match, scope, headers, receive, request_id, principal)
             except _Refused as refused:
-                response = refused.response
+                response = refused.response if self._refuse is None else self._refuse(refused.response, scope, headers)
             except _ClientGone:
                 status = CLIENT_GONE
                 return

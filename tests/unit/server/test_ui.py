@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 from html.parser import HTMLParser
 
@@ -126,6 +127,20 @@ def test_a_graph_goes_from_left_to_right_whatever_circles_it_has() -> None:
     assert set(at) == set("abcde")
     assert at["e"] == at["c"] - 1
     assert "<svg" in picture(columns, edges, label="<x>")
+
+
+def test_an_arrow_past_a_column_runs_behind_no_box() -> None:
+    nodes = [Node(key, key) for key in ("raw", "view", "other", "facts")]
+    edges = [("raw", "view"), ("raw", "other"), ("raw", "facts"), ("view", "facts"), ("other", "facts")]
+    drawn = str(picture(columns_of(nodes, edges), edges, label="g"))
+    boxes = [
+        tuple(map(int, box)) for box in re.findall(r'<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)"', drawn)
+    ]
+    assert len(boxes) == 4
+    [(lane, until)] = re.findall(r"(\d+)H(\d+)", drawn)
+    for x, y, width, height in boxes:
+        beside = int(until) <= x or int(until) > x + width
+        assert beside or not y <= int(lane) <= y + height
 
 
 # --- the server's own numbers ---

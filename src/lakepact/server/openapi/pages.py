@@ -43,6 +43,9 @@ PAGES: Final[Mapping[str, Operation]] = {
     ),
     "showSnapshots": _page("The snapshots of a table", "With their figures, the newest first."),
     "showLineage": _page("The lineage of a table", "A picture of what it was made of, and of what is made of it."),
+    "showGovernance": _page(
+        "Say something about a table", "The form for owner, description, tags and protection of a table or view."
+    ),
     "showTransactions": _page("Transactions", "What is under way and what it waits for, and what has ended.", "state"),
     "showTransaction": _page("A transaction", "What it moved together, or what it holds and waits for."),
     "showPipelines": _page("Runs of pipelines", "Of the last 30 days, the newest first."),
@@ -62,6 +65,11 @@ PAGES: Final[Mapping[str, Operation]] = {
     ),
     "leaveIssuer": _way("Log out at the identity provider", "To where it forgets who it was, if it has such a place."),
     "submitLogout": _form("Log out, by form", f"The cookie is taken away. {_TOKEN}"),
+    "submitGovernance": _form(
+        "Say something about a table, by form",
+        "With `owner`, `description`, `tags` (one on each line, as name=value) and `protected`, as `putGovernance` of "
+        f"the API. 409 if somebody else was faster. {_TOKEN}",
+    ),
     "submitAbort": _form("Abort a transaction, by form", f"As `abort` of the API. {_TOKEN}"),
     "submitRenew": _form("Renew a transaction, by form", f"For `seconds`, as `renew` of the API. {_TOKEN}"),
 }

@@ -23,10 +23,10 @@ _MOST_FIELDS: Final = 20
 _MOST_BYTES: Final = 65_536
 
 
-def form_fields(request: Request) -> dict[str, str]:
+def form_fields(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
     """The fields of a form, each once. What cannot be read is refused."""
-    if len(request.body) > _MOST_BYTES:
-        raise InvalidRequest(f"the form has more than {_MOST_BYTES:,} bytes; send less")
+    if len(request.body) > most_bytes:
+        raise InvalidRequest(f"the form has more than {most_bytes:,} bytes; send less")
     try:
         pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:

@@ -6,10 +6,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lakepact.catalog import guarded_transactions
+from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.edits import is_guard
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.keys import levels_of
-from lakepact.catalog.overlay import belongs_to
+from lakepact.catalog.overlay import NOTING, WAREHOUSE, belongs_to
 from lakepact.catalog.receipts import CommittedChange
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, timestamp_ms
@@ -20,6 +22,9 @@ from lakepact.server.ui.window import Window
 
 UNDECIDED: Final = (State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
 DECIDED: Final = (State.COMMITTED, State.FAILED, State.ABORTED)
+
+_FOR_ITSELF: Final = (NOTING, MARKING)
+"""Steps that the catalog takes on the way, for which nobody has asked."""
 
 _WINDOWS_S: Final = (15, 60, 300, 1_800, 7_200, 43_200, 259_200, 2_592_000)
 """How far to look back, until there are enough: a store lists the oldest first."""
@@ -93,6 +98,11 @@ async def transaction(window: Window, transaction_id: TransactionId) -> Transact
         f"there is no transaction {transaction_id} in warehouse {window.warehouse}. If it was sent and "
         f"is not here, it did not happen, or it is older than the key horizon"
     )
+
+
+def owner_of(record: TransactionRecord) -> str | None:
+    """Whose it is, where the server knows."""
+    return guarded_transactions.owner_of(record)
 
 
 async def undecided(window: Window) -> tuple[list[Activity], bool]:
@@ -198,7 +208,14 @@ def _is_ours(record: TransactionRecord, warehouse: str) -> bool:
     """Of this warehouse, and somebody's: upkeep notes down for itself what nobody has asked for."""
     if is_guard(record) or not belongs_to(record, warehouse):
         return False
+    if (record.answer or {}).get("operation") in _FOR_ITSELF or _is_backup(record):
+        return False
     return bool(record.answer) or bool(record.properties) or any(_counts(write.key) for write in record.writes)
+
+
+def _is_backup(record: TransactionRecord) -> bool:
+    """What a backup has read in: it belongs to no warehouse, and is always aborted."""
+    return record.properties.get("purpose") == "backup" and WAREHOUSE not in record.properties
 
 
 def _counts(key: Key) -> bool:

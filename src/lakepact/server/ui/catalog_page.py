@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
+from lakepact.catalog.errors import Forbidden
+from lakepact.catalog.history import version_number
 from lakepact.catalog.pointers import Kind
 from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.identity import TransactionId
 from lakepact.server.http import Request
-from lakepact.server.ui import lists, text
+from lakepact.server.rest.errors import NoSuchTransaction
+from lakepact.server.ui import activity, lists, text
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
 from lakepact.server.ui.layout import Page
 from lakepact.server.ui.links import Links, levels_of
 from lakepact.server.ui.lists import Leaves, Named, NamespacePage, Tree
 from lakepact.server.ui.parts import KINDS, badge, card, empty, grid, heading, icon, pager, properties
+from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.search import Found, Place, search
 from lakepact.server.ui.window import Window
 from lakepact.server.ui.windows import Windows
 
 _IN_TREE: Final = 60
 _LONGEST_SEARCH: Final = 200
+_MOST_RUNS: Final = 200
+_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+"""Of a transaction, or of a run that was given none."""
 
 
 class CatalogPages:
-    def __init__(self, windows: Windows, links: Links) -> None:
+    def __init__(self, windows: Windows, links: Links, runs: RunReports) -> None:
         self._windows = windows
         self._links = links
+        self._runs = runs
 
     async def warehouse(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
@@ -87,8 +97,14 @@ class CatalogPages:
         warehouse = request.query.get("warehouse") or self._windows.default_of(request.principal)
         window = await self._windows.window(warehouse, request.principal)
         if not asked.strip():
-            body: Child = empty("What are you looking for?", "Type a part of a name: a table, a view or a namespace.")
+            body: Child = empty(
+                "What are you looking for?",
+                "Type a part of a name: a table, a view or a namespace. Or the id of a transaction or run.",
+            )
             return Page("Search", (heading("Search"), body), section="catalog", warehouse=warehouse, search=asked)
+        straight = await self._by_id(window, asked.strip())
+        if straight is not None:
+            return Page("Search", NOTHING, status=303, headers=((b"Location", straight.encode()),))
         found = await search(window, asked, _place(request))
         place, following = found.following, None
         if place is not None:
@@ -106,6 +122,23 @@ class CatalogPages:
             warehouse=warehouse,
             search=asked,
         )
+
+    async def _by_id(self, window: Window, asked: str) -> str | None:
+        """Where the transaction or run is shown that has this id: nobody names a table like that."""
+        if _ID.fullmatch(asked) is None:
+            return None
+        transaction_id = TransactionId(asked.lower())
+        if await self._runs.one(window, transaction_id) is not None:
+            return self._links.run(window.warehouse, transaction_id)
+        try:
+            record = await activity.transaction(window, transaction_id)
+            return self._links.transaction(window.warehouse, record.id)
+        except (NoSuchTransaction, Forbidden):
+            pass
+        # The id of a run is not that of its transaction, and the newest runs are who people look for.
+        newest = await self._runs.newest(window, limit=_MOST_RUNS)
+        run = next((one for one in newest.found if one.run_id.lower() == asked.lower()), None)
+        return None if run is None else self._links.run(window.warehouse, run.transaction_id)
 
     # --- parts that other pages use too ---
 
@@ -257,10 +290,12 @@ def _place(request: Request) -> Place | None:
 
 
 def _version(one: Named) -> str:
-    """What counts the changes: the sequence number of an Iceberg table, the version of a Delta table or view."""
+    """The one that it is at, as its own page counts them."""
     if one.pointer is None:
         return "–"
-    field = {Kind.TABLE: "last-sequence-number", Kind.DELTA: "version", Kind.VIEW: "current-version-id"}[one.kind]
+    if one.kind is Kind.TABLE:
+        return text.count(version_number(one.pointer.metadata_location))
+    field = {Kind.DELTA: "version", Kind.VIEW: "current-version-id"}[one.kind]
     return text.count(text.number_of(one.pointer.summary.get(field)))
 
 

@@ -12,6 +12,7 @@ _WIDTH: Final = 180
 _HEIGHT: Final = 54
 _GAP_X: Final = 46
 _GAP_Y: Final = 18
+_LANE: Final = 6
 _MARGIN: Final = 10
 _LETTERS: Final = 22
 _SMALL_LETTERS: Final = 28
@@ -53,16 +54,8 @@ def columns_of(nodes: Sequence[Node], edges: Sequence[tuple[str, str]]) -> list[
 
 
 def picture(columns: Sequence[Sequence[Node]], edges: Sequence[tuple[str, str]], *, label: str) -> Markup:
-    tallest = max((len(column) for column in columns), default=0)
-    height = 2 * _MARGIN + tallest * (_HEIGHT + _GAP_Y) - _GAP_Y
-    width = 2 * _MARGIN + len(columns) * (_WIDTH + _GAP_X) - _GAP_X
-    places: dict[str, tuple[int, int]] = {}
-    for x, column in enumerate(columns):
-        # Short columns stand in the middle.
-        top = _MARGIN + (tallest - len(column)) * (_HEIGHT + _GAP_Y) // 2
-        for y, node in enumerate(column):
-            places[node.key] = (_MARGIN + x * (_WIDTH + _GAP_X), top + y * (_HEIGHT + _GAP_Y))
-    arrows = [_arrow(places[source], places[target]) for source, target in edges if _both(places, source, target)]
+    drawn = _laid_out(columns, edges)
+    arrows = [_arrow(drawn, source, target) for source, target in edges if _both(drawn.places, source, target)]
     drawing = tag(
         "svg",
         tag("title", label),
@@ -81,10 +74,10 @@ def picture(columns: Sequence[Sequence[Node]], edges: Sequence[tuple[str, str]],
             ),
         ),
         arrows,
-        (_box(node, *places[node.key]) for column in columns for node in column),
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
+        (_box(node, *drawn.places[node.key]) for column in columns for node in column),
+        viewBox=f"0 0 {drawn.width} {drawn.height}",
+        width=drawn.width,
+        height=drawn.height,
         role="group",
         aria_label=label,
         class_="graph",
@@ -92,15 +85,73 @@ def picture(columns: Sequence[Sequence[Node]], edges: Sequence[tuple[str, str]],
     return tag("div", drawing, class_="scroll picture", tabindex="0", role="group", aria_label=label)
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Where everything is."""
+
+    width: int
+    height: int
+    places: Mapping[str, tuple[int, int]]
+    column: Mapping[str, int]
+    lanes: Mapping[tuple[str, int], int]
+    """Where the arrows of a node pass a column that is not theirs: free room, for all of them together."""
+
+
+def _laid_out(columns: Sequence[Sequence[Node]], edges: Sequence[tuple[str, str]]) -> _Drawn:
+    column = {node.key: at for at, found in enumerate(columns) for node in found}
+    farthest: dict[str, int] = {}
+    for source, target in edges:
+        if source in column and target in column:
+            farthest[source] = max(farthest.get(source, 0), column[target])
+    passing = [
+        [key for key, at in column.items() if at < here < farthest.get(key, 0)] for here, _ in enumerate(columns)
+    ]
+    heights = [
+        len(found) * (_HEIGHT + _GAP_Y) + len(lanes) * (_LANE + _GAP_Y) - _GAP_Y
+        for found, lanes in zip(columns, passing, strict=True)
+    ]
+    tallest = max(heights, default=0)
+    places: dict[str, tuple[int, int]] = {}
+    lanes: dict[tuple[str, int], int] = {}
+    for here, found in enumerate(columns):
+        # Short columns stand in the middle.
+        y = _MARGIN + (tallest - heights[here]) // 2
+        before = {key: places[key][1] for key in passing[here]}
+        # Who comes from above passes above.
+        high = [key for key in passing[here] if before[key] + _HEIGHT // 2 <= _MARGIN + tallest // 2]
+        for key in sorted(high, key=before.__getitem__):
+            lanes[key, here] = y + _LANE // 2
+            y += _LANE + _GAP_Y
+        for node in found:
+            places[node.key] = (_MARGIN + here * (_WIDTH + _GAP_X), y)
+            y += _HEIGHT + _GAP_Y
+        for key in sorted((one for one in passing[here] if one not in high), key=before.__getitem__):
+            lanes[key, here] = y + _LANE // 2
+            y += _LANE + _GAP_Y
+    width = 2 * _MARGIN + len(columns) * (_WIDTH + _GAP_X) - _GAP_X
+    return _Drawn(width, 2 * _MARGIN + tallest, places, column, lanes)
+
+
 def _both(places: Mapping[str, tuple[int, int]], source: str, target: str) -> bool:
     return source in places and target in places and source != target
 
 
-def _arrow(source: tuple[int, int], target: tuple[int, int]) -> Markup:
-    x1, y1 = source[0] + _WIDTH, source[1] + _HEIGHT // 2
-    x2, y2 = target[0], target[1] + _HEIGHT // 2
+def _arrow(drawn: _Drawn, source: str, target: str) -> Markup:
+    """From box to box, past the columns between them where there is room."""
+    (left, top), (end, end_top) = drawn.places[source], drawn.places[target]
+    x, y = left + _WIDTH, top + _HEIGHT // 2
+    steps = [f"M{x} {y}"]
+    for here in range(drawn.column[source] + 1, drawn.column[target]):
+        at, lane = _MARGIN + here * (_WIDTH + _GAP_X), drawn.lanes[source, here]
+        steps.append(f"{_curve(x, y, at, lane)}H{at + _WIDTH}")
+        x, y = at + _WIDTH, lane
+    steps.append(_curve(x, y, end - 2, end_top + _HEIGHT // 2))
+    return tag("path", d="".join(steps), marker_end="url(#tip)", class_="edge")
+
+
+def _curve(x1: int, y1: int, x2: int, y2: int) -> str:
     middle = (x1 + x2) // 2
-    return tag("path", d=f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2 - 2} {y2}", marker_end="url(#tip)", class_="edge")
+    return f"C{middle} {y1} {middle} {y2} {x2} {y2}"
 
 
 def _box(node: Node, x: int, y: int) -> Markup:

@@ -58,7 +58,11 @@ class HomePages:
                 )
             ),
             card("Warehouses", self._warehouses(found), flush=True),
-            card("Commit rate", chart(self._samples.rates(), "Commits a second", lambda rate: rate.commits, text.short))
+            card(
+                "Commit rate",
+                chart(self._samples.rates(), "Commits a second", lambda rate: rate.commits, text.short),
+                note="commits a second",
+            )
             if all_of_it
             else None,
             card(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -68,6 +67,20 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Where whoever looks may go from any page."""
+
+    warehouses: tuple[str, ...]
+    """Those in which they may see anything."""
+
+    default: str
+    """The one to lead them to from pages that are about none."""
+
+    whole: bool
+    """Whether there is a way to what is for those who may read all of a warehouse."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Top:
     """All that the top of a page shows."""
 
@@ -81,10 +94,9 @@ class _Top:
 
 
 class Frame:
-    def __init__(self, links: Links, warehouses_of: Callable[[Principal], list[str]], default: str) -> None:
+    def __init__(self, links: Links, default: str) -> None:
         self._links = links
-        self._warehouses_of = warehouses_of
-        self._default = default
+        self._anybodys = Reach((), default, True)
         # The same on page after page, for the same person.
         self._top = lru_cache(_TOPS)(self._made_top)
         self._head = join(
@@ -105,11 +117,11 @@ class Frame:
             class_="foot",
         )
 
-    def response(self, page: Page, principal: Principal | None = None, *, whole: bool = True) -> Response:
-        """`whole`: whether there is a way to what is for those who may read all of a warehouse."""
-        shown = () if principal is None else tuple(self._warehouses_of(principal))
+    def response(self, page: Page, principal: Principal | None = None, reach: Reach | None = None) -> Response:
+        """Without a `reach` it is not known where they may go: they are led to where all begin."""
+        reach = reach or self._anybodys
         who = principal.name if principal is not None else None
-        warehouse = page.warehouse or (self._default if self._default in shown or not shown else shown[0])
+        warehouse = page.warehouse or reach.default
         document = join(
             Markup("<!doctype html>"),
             tag(
@@ -118,7 +130,9 @@ class Frame:
                 tag(
                     "body",
                     tag("a", "Skip to content", class_="skip", href="#main"),
-                    self._top(_Top(page.section, page.search, page.bare, warehouse, shown, who, whole)),
+                    self._top(
+                        _Top(page.section, page.search, page.bare, warehouse, reach.warehouses, who, reach.whole)
+                    ),
                     tag(
                         "div",
                         page.aside,

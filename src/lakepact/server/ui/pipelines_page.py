@@ -100,7 +100,7 @@ class PipelinePages:
             card("Checks", run_parts.checks_list(links, warehouse, checks), note=text.plural(len(checks), "check"))
             if checks
             else card("Checks", tag("p", _UNCHECKED if window.whole else _UNCHECKED_IN_SIGHT, class_="muted")),
-            card("What it has read", run_parts.inputs_grid(links, window, report), flush=bool(report.get("inputs"))),
+            card("What it has read", run_parts.inputs_grid(links, window, run), flush=bool(report.get("inputs"))),
         )
         return Page(
             f"{run.pipeline} {run.run_id}",

@@ -15,7 +15,11 @@ from lakepact.server.ui.runs import Run
 from lakepact.server.ui.versions import table_link
 from lakepact.server.ui.window import Window
 
+_NOT_RUN: Final = "not-run"
 _CHECKS: Final = {"passed": GOOD, "warned": WARN, "dropped": WARN, "failed": BAD}
+_READ_ALL: Final = ("committed", "dry-run")
+"""How a run ends that has done all of its work."""
+
 _STAGES: Final = {"done": GOOD, "failed": BAD, "begun": ACCENT}
 _MOST_SAMPLES: Final = 10
 
@@ -60,7 +64,7 @@ def _stage_node(links: Links, warehouse: str, stage: Mapping[str, Any]) -> Node:
     said = [text.duration(_float(stage.get("seconds")))] if _float(stage.get("seconds")) is not None else [state]
     if rows:
         said.append(text.plural(rows, "row"))
-    if stage.get("target") is None and "target" in stage:
+    if _is_view(stage):
         said.append("view")
     target = stage.get("target")
     href = _address(links, warehouse, str(target)) if target else None
@@ -72,14 +76,16 @@ def stages_grid(links: Links, warehouse: str, stages: Sequence[Mapping[str, Any]
 
     def row(one: Mapping[str, Any]) -> Sequence[Child]:
         target, seconds = one.get("target"), _float(one.get("seconds"))
+        # A view is computed where it is used: it has no rows of its own, not even none.
+        kept: Mapping[str, Any] = {} if _is_view(one) else one
         state = str(one.get("state", "done"))
         return (
             table_link(links, warehouse, str(target)) if target else name(str(one["name"])),
             badge(state, _STAGES.get(state, CALM)),
-            name(str(one.get("mode") or ("view" if "target" in one else "–"))),
-            text.count(text.number_of(one.get("rows"))),
-            text.count(text.number_of(one.get("files"))),
-            text.size(text.number_of(one.get("bytes"))),
+            name(str(one.get("mode") or ("view" if _is_view(one) else "–"))),
+            text.count(text.number_of(kept.get("rows"))),
+            text.count(text.number_of(kept.get("files"))),
+            text.size(text.number_of(kept.get("bytes"))),
             join(text.duration(seconds), _bar((seconds or 0.0) / longest)),
         )
 
@@ -87,9 +93,13 @@ def stages_grid(links: Links, warehouse: str, stages: Sequence[Mapping[str, Any]
     return grid(columns, map(row, stages), label="Stages", numbers=(3, 4, 5, 6))
 
 
+def _is_view(stage: Mapping[str, Any]) -> bool:
+    return "target" in stage and stage["target"] is None
+
+
 def checks_list(links: Links, warehouse: str, checks: Sequence[Mapping[str, Any]]) -> Markup:
     """Those that do not hold first, each with some of the rows."""
-    order = {"failed": 0, "dropped": 1, "warned": 2}
+    order = {"failed": 0, "dropped": 1, "warned": 2, _NOT_RUN: 4}
     found = sorted(checks, key=lambda one: (order.get(str(one.get("status")), 3), str(one.get("table"))))
     return tag("ul", (_check(links, warehouse, one) for one in found), class_="checks")
 
@@ -103,7 +113,7 @@ def _check(links: Links, warehouse: str, one: Mapping[str, Any]) -> Markup:
         "li",
         tag(
             "div",
-            badge(status, _CHECKS.get(status, CALM)),
+            badge("not run" if status == _NOT_RUN else status, _CHECKS.get(status, CALM)),
             tag("strong", name(str(one.get("name", "?")))),
             table_link(links, warehouse, str(one.get("table", "?"))),
             tag("span", name(said), class_="muted") if said else None,
@@ -120,8 +130,12 @@ def _check(links: Links, warehouse: str, one: Mapping[str, Any]) -> Markup:
     )
 
 
-def inputs_grid(links: Links, window: Window, report: Mapping[str, Any]) -> Child:
+def inputs_grid(links: Links, window: Window, run: Run) -> Child:
+    report = run.report
     inputs = [one for one in report.get("inputs") or () if isinstance(one, dict) and "table" in one]
+    if not inputs and run.state not in _READ_ALL:
+        # What was read is known at the end, and this run has none.
+        return tag("p", "Not recorded: it ended before it had read everything.", class_="muted")
     if not inputs:
         nothing = "Nothing but what it made itself." if window.whole else "Nothing else that you may read."
         return tag("p", nothing, class_="muted")
@@ -171,7 +185,7 @@ def checks_of(report: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) ->
 
 
 def quality_of(report: Mapping[str, Any], checks: Sequence[Mapping[str, Any]]) -> str:
-    if not checks:
+    if all(one.get("status") == _NOT_RUN for one in checks):
         return "not-checked"
     return "failed" if any(one.get("status") == "failed" for one in checks) else "passed"
 

@@ -28,6 +28,7 @@ _JOBS: Final = {
     "reconcile": "Finds committed changes without a receipt",
     "pack-receipts": "Packs the receipts of days that have ended",
     "remove-receipts": "Removes receipts that are kept no longer",
+    "grants": "Removes roles on what is gone",
     "gc": "Collects what dropped tables and abandoned transactions left",
 }
 
@@ -79,10 +80,15 @@ class ServerPages:
             ),
             tag(
                 "div",
-                card("Commit rate", chart(rates, "Commits a second", lambda rate: rate.commits, text.short)),
+                card(
+                    "Commit rate",
+                    chart(rates, "Commits a second", lambda rate: rate.commits, text.short),
+                    note="commits a second",
+                ),
                 card(
                     "Conflicts",
                     chart(rates, "Conflicts a second", lambda rate: rate.conflicts, text.short, "warm"),
+                    note="conflicts a second",
                 ),
                 card("Commit latency, median", chart(rates, "Median", lambda rate: rate.median_s, text.duration)),
                 card(
@@ -111,6 +117,9 @@ class ServerPages:
         told: Mapping[str, Any] = lease["jobs"] if isinstance(lease.get("jobs"), dict) else {}
         mine = {job: run.to_json() for job, run in self._about.job_runs().items()}
         last = {job: _newest(told.get(job), mine.get(job)) for job in {*self._about.job_names(), *told, *mine}}
+        # A job of one warehouse is named after it, and those of other accounts are not there.
+        own = set(self._windows.warehouses_of(window.principal))
+        last = {job: run for job, run in last.items() if " of " not in job or job.partition(" of ")[2] in own}
         until_ms = text.number_of(lease.get("until_ms")) or 0
         holder = (
             join(
@@ -126,7 +135,7 @@ class ServerPages:
         rows = (
             (
                 mono(name(job)),
-                _JOBS.get(job, ""),
+                _JOBS.get(job.partition(" of ")[0], ""),
                 text.instant(run.get("began-ms"), now_ms=now_ms) if run else tag("span", "not yet", class_="muted"),
                 text.duration(run.get("seconds")) if run else "–",
                 (badge(name(str(run["error"])), BAD) if run.get("error") else badge("well", GOOD)) if run else "",

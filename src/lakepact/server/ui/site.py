@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 import structlog
@@ -16,14 +16,15 @@ from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
 from lakepact.server.auth.sessions import CALLBACK
 from lakepact.server.auth.wiring import Auth
-from lakepact.server.http import Request, Response
+from lakepact.server.http import Headers, Request, Response
 from lakepact.server.rest.errors import error_answer
 from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
 from lakepact.server.ui.catalog_page import CatalogPages
+from lakepact.server.ui.governance_page import GovernancePages
 from lakepact.server.ui.home_page import HomePages
 from lakepact.server.ui.html import name, tag
-from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page
+from lakepact.server.ui.layout import GUARDS, STATIC, Frame, Page, Reach
 from lakepact.server.ui.lineage import Lineage
 from lakepact.server.ui.lineage_page import LineagePages
 from lakepact.server.ui.links import ROOT, Links
@@ -33,14 +34,22 @@ from lakepact.server.ui.pipelines_page import PipelinePages
 from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.samples import Samples
 from lakepact.server.ui.server_page import About, ServerPages
-from lakepact.server.ui.table_page import TablePages
+from lakepact.server.ui.table_page import GOVERN, TablePages
 from lakepact.server.ui.transactions_page import TransactionPages
 from lakepact.server.ui.windows import Windows
 
 Show: TypeAlias = Callable[[Request], Awaitable[Page]]
 Act: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-_TITLES = {400: "That cannot be", 403: "Not allowed", 404: "Not here", 409: "Not now", 503: "Not now"}
+_TITLES = {
+    400: "That cannot be",
+    403: "Not allowed",
+    404: "Not here",
+    405: "Not like this",
+    409: "Not now",
+    429: "Too often",
+    503: "Not now",
+}
 _PERHAPS = "It may have been renamed or dropped, or you may not read it. Search for it, or ask whoever manages it."
 
 _log = structlog.get_logger(__name__)
@@ -61,18 +70,21 @@ class Site:
     ) -> None:
         links = Links(base_path)
         windows = Windows(catalogs, default_warehouse, rows, trail)
-        self._frame = Frame(links, windows.warehouses_of, default_warehouse)
+        self._frame = Frame(links, default_warehouse)
         self._account = AccountPages(auth.sessions, auth.guard, links, self._frame, auth.login)
-        self._catalog = CatalogPages(windows, links)
-        self._tables = TablePages(windows, links, self._catalog)
-        self._transactions = TransactionPages(windows, links, auth.sessions)
         runs = RunReports(windows.documents)
+        self._catalog = CatalogPages(windows, links, runs)
+        self._tables = TablePages(windows, links, self._catalog)
+        self._governance = GovernancePages(links, self._tables, auth.sessions)
+        self._transactions = TransactionPages(windows, links, auth.sessions)
         self._pipelines = PipelinePages(windows, links, runs)
         self._lineage = LineagePages(links, self._tables, Lineage(windows.timeline, runs))
         self._mirrors = MirrorPages(windows, links)
         self._home = HomePages(windows, links, samples, about)
         self._server = ServerPages(windows, samples, about)
         self._windows = windows
+        self._links = links
+        self._asks = auth.sessions.asks
 
     def routes(self) -> list[Route]:
         table = "/ui/catalog/{warehouse}/{namespace}/{table}"
@@ -87,6 +99,7 @@ class Site:
             (f"{table}/timeline", "showTimeline", self._tables.timeline),
             (f"{table}/snapshots", "showSnapshots", self._tables.snapshots),
             (f"{table}/lineage", "showLineage", self._lineage.lineage),
+            (f"{table}/{GOVERN}", "showGovernance", self._governance.form),
             ("/ui/transactions/{warehouse}", "showTransactions", self._transactions.overview),
             (transaction, "showTransaction", self._transactions.show),
             ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
@@ -103,6 +116,7 @@ class Site:
             Route("GET", "/ui/logout/issuer", "leaveIssuer", self._guarded(self._account.leave), open=True),
             Route("POST", "/ui/logout", "submitLogout", self._guarded(self._account.end)),
             *(Route("GET", template, operation, self._showing(show)) for template, operation, show in shown),
+            Route("POST", f"{table}/{GOVERN}", "submitGovernance", self._guarded(self._governance.submit)),
             Route("POST", f"{transaction}/abort", "submitAbort", self._guarded(self._transactions.abort)),
             Route("POST", f"{transaction}/renew", "submitRenew", self._guarded(self._transactions.renew)),
         ]
@@ -121,7 +135,7 @@ class Site:
     def _showing(self, show: Show) -> Handler:
         async def answer(request: Request) -> Response:
             page = await show(request)
-            return self._frame.response(page, request.principal, whole=await self._whole(request.principal))
+            return self._frame.response(page, request.principal, await self._reach(request.principal))
 
         return self._guarded(answer)
 
@@ -132,33 +146,62 @@ class Site:
             try:
                 return await act(request)
             except Exception as error:
-                return self._failed(error, request, whole=await self._whole(request.principal))
+                told = self._told(error, request)
+                return self._frame.response(_error_page(told), request.principal, await self._reach(request.principal))
 
         return answer
 
     def on_error(self, error: Exception, request: Request) -> Response:
         """The answer to whatever a handler raised: a page for people, and for all others what the API says."""
         ours = request.raw_path == ROOT or request.raw_path.startswith(ROOT + "/")
-        return self._failed(error, request) if ours else error_answer(error)
+        if not ours:
+            return error_answer(error)
+        # Handlers of pages explain themselves: this one was not reached, so nobody knows who it is.
+        return self._frame.response(_error_page(self._told(error, request), bare=self._asks))
 
-    async def _whole(self, principal: Principal) -> bool:
-        """Whether to show the way to what is for those who may read all of a warehouse."""
+    def refused(self, told: Response, scope: Mapping[str, Any], headers: Headers) -> Response:
+        """The same for what no handler has seen: no such address, or nobody may ask. `told`: what a program is told.
+
+        The first address of the server is a program's, who learns that nothing is there; a browser is led to the pages.
+        """
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        root = self._links.root
+        if path.rstrip("/") == root.removesuffix(ROOT) and b"text/html" in headers.get(b"accept", b""):
+            return _moved(root)
+        below = path == root or path.startswith(root + "/")
+        if not below or not told.body.startswith(b'{"error"'):
+            return told
+        if told.status == 404 and path.endswith("/"):
+            return _moved(path.rstrip("/"))
+        # Nobody has said who they are: there may be nothing to lead them to.
+        return self._frame.response(_error_page(told, bare=self._asks))
+
+    async def _reach(self, principal: Principal) -> Reach:
         try:
-            return await self._windows.reads_all(principal)
+            return await self._windows.reach(principal)
         except LakepactError:
             # The page is about something else.
-            return True
+            return Reach((), self._windows.default_of(principal), whole=True)
 
-    def _failed(self, error: Exception, request: Request, *, whole: bool = True) -> Response:
+    def _told(self, error: Exception, request: Request) -> Response:
+        """What a program would be told."""
         told = error_answer(error)
         if told.status >= 500:
             _log.error("a page cannot be shown", request_id=request.id, exc_info=error)
-        message = str(orjson.loads(told.body)["error"]["message"])
-        title = _TITLES.get(told.status, "This page cannot be shown")
-        body = (
-            heading(title),
-            alert(str(told.status), name(message[:2_000])),
-            tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
-        )
-        page = Page(title, body, status=told.status, headers=told.headers)
-        return self._frame.response(page, request.principal, whole=whole)
+        return told
+
+
+def _error_page(told: Response, *, bare: bool = False) -> Page:
+    """`told`: the same for programs."""
+    message = str(orjson.loads(told.body)["error"]["message"])
+    title = _TITLES.get(told.status, "This page cannot be shown")
+    body = (
+        heading(title),
+        alert(str(told.status), name(message[:2_000])),
+        tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
+    )
+    return Page(title, body, status=told.status, headers=told.headers, bare=bare)
+
+
+def _moved(place: str) -> Response:
+    return Response(303, b"", ((b"Location", place.encode("latin-1")), (b"Vary", b"Accept"), *GUARDS))

@@ -14,7 +14,7 @@ from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
-from lakepact.server.ui import delta_parts, iceberg_parts, text, versions, view_parts
+from lakepact.server.ui import delta_parts, governance_parts, iceberg_parts, text, versions, view_parts
 from lakepact.server.ui.catalog_page import CatalogPages
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
 from lakepact.server.ui.layout import Page
@@ -24,6 +24,9 @@ from lakepact.server.ui.remembered import Remembered
 from lakepact.server.ui.timeline import PAGE, Start, Versions
 from lakepact.server.ui.window import Window
 from lakepact.server.ui.windows import Windows
+
+GOVERN: Final = "govern"
+"""The page on which people say something about it."""
 
 _LATEST: Final = 5
 _SNAPSHOTS: Final = 100
@@ -39,20 +42,35 @@ class TablePages:
 
     async def overview(self, request: Request) -> Page:
         window, pointer = await self.asked(request)
+        said, _ = await window.governance(pointer)
+        return await self.page(window, pointer, "", await self._with_said(window, pointer, said), said=said)
+
+    async def _with_said(self, window: Window, pointer: Pointer, said: governance_parts.Said) -> Child:
+        """What people say goes first, where they have said anything: it is for people."""
+        body = await self._overview(window, pointer)
+        change_at = None
+        if window.may_govern(pointer):
+            change_at = self._links.table(window.warehouse, pointer.identifier, GOVERN)
+        about = governance_parts.about(said, change_at)
+        if governance_parts.anything(said):
+            return about, body
+        return body, about if change_at is not None else None
+
+    async def _overview(self, window: Window, pointer: Pointer) -> Child:
         if pointer.kind is Kind.DELTA:
             return await self._delta_overview(window, pointer)
         file = await window.metadata(pointer)
         if isinstance(file, LakepactError):
-            return await self._broken(window, pointer, file)
+            return self._cannot_be_read(pointer, file)
         if pointer.kind is Kind.VIEW:
-            return await self.page(window, pointer, "", view_parts.body(file))
+            return view_parts.body(file)
         shape = self._made_once(_key("shape", window, pointer), lambda: iceberg_parts.shape(file.document))
         latest = await self._latest(window, pointer, file)
         # Beside the file they show the pointer, of which a name may have another by the same file.
         told = (pointer.id, pointer.location, pointer.previous_metadata_location or "")
         key = _key("details", window, pointer, *told)
         details = self._made_once(key, lambda: iceberg_parts.details(file.document, pointer))
-        return await self.page(window, pointer, "", (shape, latest, details))
+        return shape, latest, details
 
     def _made_once(self, key: tuple[str, ...], make: Callable[[], Markup]) -> Markup:
         body = self._remembered.get(key)
@@ -105,7 +123,9 @@ class TablePages:
         identifier = Identifier(levels_of(request.params["namespace"]), request.params["table"])
         return window, await window.find(identifier)
 
-    async def page(self, window: Window, pointer: Pointer, tab: str, body: Child) -> Page:
+    async def page(
+        self, window: Window, pointer: Pointer, tab: str, body: Child, said: governance_parts.Said | None = None
+    ) -> Page:
         identifier, warehouse = pointer.identifier, window.warehouse
         names = {"": "Overview", "timeline": "Timeline", "snapshots": "Snapshots", "lineage": "Lineage"}
         has = {
@@ -119,7 +139,11 @@ class TablePages:
         )
         return Page(
             shown(identifier),
-            (heading(name(identifier.name), *_badges(pointer)), menu if len(has) > 1 else NOTHING, body),
+            (
+                heading(name(identifier.name), *_badges(pointer), governance_parts.protection(said or {})),
+                menu if len(has) > 1 else NOTHING,
+                body,
+            ),
             section="catalog",
             warehouse=warehouse,
             trail=self._catalog_pages.trail(warehouse, identifier.namespace),
@@ -132,12 +156,14 @@ class TablePages:
         return await window.metadata(pointer)
 
     async def _broken(self, window: Window, pointer: Pointer, error: LakepactError) -> Page:
+        return await self.page(window, pointer, "", self._cannot_be_read(pointer, error))
+
+    def _cannot_be_read(self, pointer: Pointer, error: LakepactError) -> Markup:
         """The pointer is there, its metadata is not, or cannot be understood."""
-        body = join(
+        return join(
             alert("The metadata of this table cannot be read", name(str(error)[:2_000])),
             card("What the catalog knows", facts(iceberg_parts.places(pointer))),
         )
-        return await self.page(window, pointer, "", body)
 
     def _latest_versions(self, window: Window, pointer: Pointer, latest: Markup) -> Markup:
         href = self._links.table(window.warehouse, pointer.identifier, "timeline")
@@ -205,7 +231,7 @@ class TablePages:
 
     # --- Delta ---
 
-    async def _delta_overview(self, window: Window, pointer: Pointer) -> Page:
+    async def _delta_overview(self, window: Window, pointer: Pointer) -> Markup:
         try:
             table = await window.delta(pointer.identifier)
             rows = await window.delta_history(pointer.identifier, None, 200)
@@ -213,16 +239,15 @@ class TablePages:
         except InvalidRequest:
             raise
         except LakepactError as error:
-            return await self._broken(window, pointer, error)
+            return self._cannot_be_read(pointer, error)
         receipts = await self._windows.timeline.delta(window, pointer, await window.revision(pointer), rows[:_LATEST])
         latest = versions.delta(rows[:_LATEST], receipts, table.state.version, self._links, window.warehouse)
-        body = join(
+        return join(
             delta_parts.shape(table, sizes),
             self._latest_versions(window, pointer, latest),
             delta_parts.details(table, await window.mirrors_of(pointer)),
             card("Where it is", facts(iceberg_parts.places(pointer))),
         )
-        return await self.page(window, pointer, "", body)
 
     async def _delta_timeline(self, window: Window, pointer: Pointer, request: Request) -> Page:
         before = _number(request, "from") or None

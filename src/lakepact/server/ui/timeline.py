@@ -7,13 +7,12 @@ file it names goes on, as long as it is there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.catalog.files import MetadataFile
-from lakepact.catalog.history import Entry, Version, timeline, versions_of
+from lakepact.catalog.history import Entry, Version, timeline, version_number, versions_of
 from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.receipts import commit_key
 from lakepact.delta.ports import VersionRow
@@ -23,7 +22,6 @@ from lakepact.server.ui.told import receipts_for
 from lakepact.server.ui.window import Window
 
 PAGE: Final = 50
-_NUMBER: Final = re.compile(r"0*(\d{1,18})-")
 _MOST_RENAMES: Final = 4
 
 
@@ -131,12 +129,6 @@ class Timeline:
         except LakepactError:
             return None
         return file if file.document.get("table-uuid") == pointer.id else None
-
-
-def version_number(location: str) -> int | None:
-    """The number that a metadata file has in its name, as Iceberg writes it."""
-    found = _NUMBER.match(location.rpartition("/")[2])
-    return None if found is None else int(found[1])
 
 
 def _index(versions: Sequence[Version], location: str) -> int | None:

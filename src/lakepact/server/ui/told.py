@@ -3,7 +3,8 @@
 They are written for everybody, and name tables that may be hidden from whoever looks. Such a name is left out with all
 that goes with it, and so is every count that includes it: nobody learns how much they do not see.
 
-    a receipt           its inputs and checks of tables in sight; not how many tables its transaction moved
+    a receipt           its inputs and checks of tables in sight; not how many tables its transaction moved, nor what
+                        its writer says in words of their own
     one's own report    without what has gone out of one's sight since; names that stand for nothing are one's own words
     another's report    stages, inputs and checks of tables in sight, with the views between them seen through; no rows,
                         no messages and no errors: what they say cannot be judged
@@ -21,6 +22,10 @@ Report: TypeAlias = Mapping[str, Any]
 Keeps: TypeAlias = Callable[[object], bool]
 K = TypeVar("K")
 
+_OF_A_SOURCE: Final = (
+    *("kind", "client", "client-info", "user-agent", "principal", "engine", "engine-version", "application-name"),
+    *("pipeline", "run-id", "run", "stream", "batch-id"),
+)
 _OF_A_RUN: Final = ("pipeline", "run-id", "state", "seconds", "attempt")
 _OF_A_STAGE: Final = ("name", "target", "mode", "state", "seconds", "rows", "files", "bytes")
 _OF_A_CHECK: Final = ("table", "name", "status", "rows", "violations")
@@ -35,9 +40,10 @@ async def receipts_for(window: Window, receipts: Mapping[K, Document]) -> dict[K
     seen = (await window.sight.written(named)).seen
 
     def limited(receipt: Document) -> Document:
-        kept = {
+        kept: dict[str, Any] = {
             field: [one for one in _tables_in(receipt, field) if one["table"] in seen] for field in ("inputs", "checks")
         }
+        kept["source"] = limited_source(receipt.get("source") or {})
         return {**{field: value for field, value in receipt.items() if field != "transaction-tables"}, **kept}
 
     return {key: limited(receipt) for key, receipt in receipts.items()}
@@ -59,6 +65,12 @@ async def reports_for(window: Window, reports: Sequence[Report], own: Sequence[b
         _own(report, not_hidden) if mine else _of_others(report, in_sight)
         for report, mine in zip(reports, own, strict=True)
     ]
+
+
+def limited_source(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Who it was, without what they say in words of their own: but for the names of a pipeline and a run, those cannot
+    be judged."""
+    return {field: value for field, value in source.items() if field in _OF_A_SOURCE}
 
 
 def stages_of(report: Report) -> list[Report]:

@@ -6,9 +6,9 @@ from typing import Final
 
 from lakepact.catalog.receipts import CommittedChange
 from lakepact.iceberg.requests import Identifier
-from lakepact.kernel.model import State
-from lakepact.server.ui.activity import Touched
-from lakepact.server.ui.html import Markup, name, tag
+from lakepact.kernel.model import State, TransactionRecord
+from lakepact.server.ui.activity import Touched, owner_of
+from lakepact.server.ui.html import Child, Markup, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import ACCENT, BAD, CALM, GOOD, WARN, badge, icon, mono
 
@@ -33,6 +33,12 @@ def state_badge(state: State) -> Markup:
 def short_id(transaction_id: str) -> str:
     """The beginning says when, the end tells it from its neighbours."""
     return f"{transaction_id[:8]}…{transaction_id[-6:]}"
+
+
+def who(record: TransactionRecord) -> Child:
+    """Whose it is, where the server knows."""
+    owner = owner_of(record)
+    return None if owner is None else name(owner)
 
 
 def transaction_link(links: Links, warehouse: str, transaction_id: str) -> Markup:

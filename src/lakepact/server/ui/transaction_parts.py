@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lakepact.catalog.history import source_text
+from lakepact.catalog.history import own_words, source_text
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange
+from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.model import State, TransactionRecord
 from lakepact.server.auth.sessions import CSRF_FIELD
-from lakepact.server.ui import activity, text
+from lakepact.server.ui import activity, movers, text
 from lakepact.server.ui.activity import Activity, Touched
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import BAD, CALM, alert, badge, card, facts, grid, mono
-from lakepact.server.ui.transaction_links import MOST_NAMED, changed_link, touched_link
+from lakepact.server.ui.told import limited_source
+from lakepact.server.ui.transaction_links import MOST_NAMED, changed_link, touched_link, transaction_link, who
 from lakepact.server.ui.window import Window
 
 _MINUTES: Final = (("10 minutes", 600), ("1 hour", 3_600), ("6 hours", 21_600))
@@ -90,30 +92,31 @@ def moved_together(links: Links, window: Window, changes: Sequence[CommittedChan
     return card(title, tag("ul", items, class_="moved"), part, note=note)
 
 
-def refusal_of(record: TransactionRecord) -> Markup:
+def refusal_of(
+    links: Links, warehouse: str, record: TransactionRecord, moved_by: Mapping[Identifier, str] | None = None
+) -> Markup:
+    """`moved_by`: the commits that were faster, by table."""
     refusal = activity.conflict_of(record)
     if refusal is None:
         return NOTHING
+    faster = moved_by or {}
     details = [("Type", mono(name(str(refusal.get("type"))))), ("Status", str(refusal.get("code")))]
-    requirements = [*(refusal.get("failed-requirements") or ()), *(refusal.get("version-conflicts") or ())]
+    requirements = movers.unmet(record)
     rows = (
         (
             name(_identifier_text(one.get("identifier"))),
             name(_requirement(one.get("requirement"))),
             mono(name(_value(one.get("expected")))),
             mono(name(_value(one.get("actual")))),
+            *([_mover(links, warehouse, faster.get(table) if table else None)] if faster else []),
         )
-        for one in requirements
-        if isinstance(one, dict)
+        for one, table in ((one, movers.table_of(one)) for one in requirements)
     )
-    table = (
-        grid(("Table", "Requirement", "Expected", "Found"), rows, label="Requirements that did not hold")
-        if requirements
-        else NOTHING
-    )
+    columns = ("Table", "Requirement", "Expected", "Found", *(["Moved by"] if faster else []))
+    unmet = grid(columns, rows, label="Requirements that did not hold") if requirements else NOTHING
     return join(
         alert("Refused: nothing of it was applied", name(str(refusal.get("message", ""))[:2_000])),
-        card("What did not hold", table, flush=True) if requirements else NOTHING,
+        card("What did not hold", unmet, flush=True) if requirements else NOTHING,
         card("The answer it got", facts(details)),
     )
 
@@ -145,23 +148,31 @@ def facts_of(links: Links, window: Window, record: TransactionRecord) -> list[tu
     answer = record.answer or {}
     source: Any = answer.get("source") or {}
     shown = {key: value for key, value in record.properties.items() if not key.startswith("lakepact")}
-    if not window.whole and not window.sight.owns(record):
+    owned = window.whole or window.sight.owns(record)
+    if not owned:
         # Whoever began it wrote them for themselves.
         shown = {}
+    said = own_words(source if owned else limited_source(source)) if isinstance(source, dict) else ""
     took = None if record.decided_ms is None else (record.decided_ms - record.created_ms) / 1000
     return [
+        ("Who", who(record)),
         ("Operation", name(str(answer["operation"])) if answer.get("operation") else None),
         ("Begun", text.instant(record.created_ms)),
         ("Ended", None if record.decided_ms is None else text.instant(record.decided_ms)),
         ("Took", None if took is None else text.duration(max(took, 0))),
         ("Isolation", record.isolation.value),
         ("Source", name(_source(source)) if source else None),
+        ("In its words", name(said) if said else None),
         ("Run", _run_link(links, window.warehouse, record)),
         (
             "Properties",
             name(", ".join(f"{key}={value}" for key, value in sorted(shown.items()))) if shown else None,
         ),
     ]
+
+
+def _mover(links: Links, warehouse: str, transaction_id: str | None) -> Child:
+    return "–" if transaction_id is None else transaction_link(links, warehouse, transaction_id)
 
 
 def _run_link(links: Links, warehouse: str, record: TransactionRecord) -> Child:
@@ -210,4 +221,4 @@ def _requirement(requirement: Any) -> str:
     if isinstance(requirement, dict):
         ref = requirement.get("ref")
         return f"{requirement.get('type')}{f' of {ref}' if ref else ''}"
-    return "version"
+    return "revision"

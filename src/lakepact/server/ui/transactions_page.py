@@ -14,6 +14,7 @@ from lakepact.server.ui.account_page import form_fields
 from lakepact.server.ui.html import NOTHING, tag
 from lakepact.server.ui.layout import GUARDS, Page
 from lakepact.server.ui.links import Links
+from lakepact.server.ui.movers import movers
 from lakepact.server.ui.parts import ACCENT, badge, card, facts, heading, pager, tabs
 from lakepact.server.ui.transaction_links import state_badge
 from lakepact.server.ui.transaction_lists import ended_list, under_way_card
@@ -67,13 +68,14 @@ class TransactionPages:
         looked = await activity.look_into(window, record)
         token = await self._sessions.csrf(request)
         changes = (await window.sight.moved([record]))[record.id]
+        faster = await movers(window, self._windows.timeline, record)
         several = badge(f"{len(changes)} moved together", ACCENT) if len(changes) > 1 else None
         body = (
             heading(tag("span", record.id, class_="mono small"), state_badge(record.state), several),
             transaction_parts.notice(window, looked),
             transaction_parts.steps(links, warehouse, record, token) if not record.state.final else NOTHING,
             transaction_parts.moved_together(links, window, changes) if changes else NOTHING,
-            transaction_parts.refusal_of(record),
+            transaction_parts.refusal_of(links, warehouse, record, faster),
             transaction_parts.touches(links, warehouse, record, looked),
             card("About it", facts(transaction_parts.facts_of(links, window, record))),
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakepact.catalog.history import Entry, source_text
+from lakepact.catalog.changes import in_words
+from lakepact.catalog.history import Entry, client_of, own_words, rows_text, source_text, version_number
 from lakepact.delta.ports import VersionRow
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui import text
@@ -13,7 +14,6 @@ from lakepact.server.ui.html import Child, Markup, join, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import ACCENT, BAD, CALM, GOOD, WARN, badge, facts, joined, mono
 from lakepact.server.ui.receipts import Document
-from lakepact.server.ui.timeline import version_number
 
 _LINEAGE = {
     "verified": ("verified", "The server has seen these being loaded in the transaction"),
@@ -39,17 +39,13 @@ def delta(
 
 def _iceberg_entry(entry: Entry, links: Links, warehouse: str) -> Markup:
     number = version_number(entry.metadata_location)
-    rows = joined(
-        [
-            *([] if entry.added_rows is None else [f"{entry.added_rows:,} added"]),
-            *([] if entry.total_rows is None else [f"{entry.total_rows:,} in all"]),
-        ]
-    )
     pairs: list[tuple[str, Child]] = [
         ("Source", _source(entry.source, entry.details, entry.transaction_id, links, warehouse)),
+        ("In its words", _own_words(entry.details)),
         ("Lineage", _lineage(entry.lineage, entry.inputs, entry.details, links, warehouse)),
         ("Quality", quality(entry.quality, entry.checks)),
-        ("Rows", rows),
+        ("Changed", joined([name(one) for one in in_words(entry.changed)], "; ")),
+        ("Rows", rows_text(entry)),
         ("Snapshot", None if entry.snapshot_id is None else mono(str(entry.snapshot_id))),
         ("Transaction", _transaction(entry.transaction_id, entry.tables, links, warehouse)),
     ]
@@ -67,7 +63,8 @@ def _delta_entry(row: VersionRow, receipt: Document | None, current: bool, links
     receipt = receipt or {}
     source = receipt.get("source") or {}
     pairs: list[tuple[str, Child]] = [
-        ("Source", _source(source_text(source), source, row.transaction_id, links, warehouse)),
+        ("Source", _source(source_text(source), source, row.transaction_id, links, warehouse, format_="Delta")),
+        ("In its words", _own_words(source)),
         (
             "Lineage",
             _lineage(str(receipt.get("lineage", "unknown")), receipt.get("inputs") or (), source, links, warehouse),
@@ -117,19 +114,31 @@ def table_link(links: Links, warehouse: str, full_name: str) -> Markup:
     return tag("a", name(full_name), href=links.table(warehouse, Identifier(tuple(namespace), last)))
 
 
-def _source(shown: str, source: Mapping[str, Any], transaction_id: str | None, links: Links, warehouse: str) -> Child:
+def _own_words(source: Mapping[str, Any]) -> Child:
+    said = own_words(source)
+    return name(said) if said else None
+
+
+def _source(
+    shown: str,
+    source: Mapping[str, Any],
+    transaction_id: str | None,
+    links: Links,
+    warehouse: str,
+    format_: str = "Iceberg",
+) -> Child:
     match source.get("kind"):
         case "pipeline" if transaction_id is not None and "pipeline" in source:
             run = tag("a", "run ", name(str(source.get("run-id"))), href=links.run(warehouse, transaction_id))
             return join(badge("Pipeline", ACCENT), " ", name(str(source["pipeline"])), ", ", run)
         case "pipeline":
             return join(badge("Pipeline", ACCENT), " ", name(shown))
-        case "rest":
-            who = shown.removeprefix("external").removeprefix(", ")
+        case "rest" | "grpc" as door:
+            who = client_of(source)
             principal = source.get("principal")
             return join(
                 badge("External"),
-                " Iceberg REST API",
+                f" {format_} REST API" if door == "rest" else " gRPC API",
                 join(", ", name(who)) if who else None,
                 join(", by ", name(str(principal))) if principal and principal != "anonymous" else None,
             )
@@ -144,7 +153,7 @@ def _lineage(
 ) -> Child:
     read = [one for one in inputs if isinstance(one, dict) and isinstance(one.get("table"), str)]
     if not read:
-        if source.get("kind") == "rest":
+        if source.get("kind") in ("rest", "grpc"):
             return tag("span", "Unknown (external write)", class_="muted")
         return tag("span", "Nothing was read" if word == "verified" else "Unknown", class_="muted")
     shown, title = _LINEAGE.get(word, (word, ""))

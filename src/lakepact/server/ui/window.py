@@ -14,19 +14,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.access import Principal
+from lakepact.access.rules import RULES
 from lakepact.catalog import Catalog
 from lakepact.catalog.delta_tables import DeltaTable
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.governance import shown_of
 from lakepact.catalog.names import missing
-from lakepact.catalog.pointers import Kind, Pointer, scope_of
+from lakepact.catalog.pointers import Kind, Pointer, scope_of, shown
 from lakepact.catalog.sight import seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.visibility import Visibility
+from lakepact.catalog.work import Call
 from lakepact.delta.actions import Add, Remove
 from lakepact.delta.ports import DeltaRows, MirrorRow, VersionRow
 from lakepact.errors import InvalidRequest, LakepactError
+from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.upkeep.lease import UPKEEP
 
@@ -112,6 +116,29 @@ class Window:
         """How often the table's cell has changed."""
         key = self.inside.names.pointer_key(pointer)
         return (await self.inside.parts.store.read([key]))[key].revision
+
+    async def governance(self, pointer: Pointer) -> tuple[JsonObject, int]:
+        """What people say about it, and how often that has changed."""
+        key = self.inside.parts.keys.governance(pointer.id)
+        cell = (await self.inside.parts.store.read([key]))[key]
+        return shown_of(cell), cell.revision
+
+    def may_govern(self, pointer: Pointer) -> bool:
+        held = self.sight.rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+        return held is not None and held >= RULES["putGovernance"].needed
+
+    def need_to_govern(self, pointer: Pointer) -> None:
+        if not self.may_govern(pointer):
+            raise Forbidden(
+                f"to say something about {shown(pointer.identifier)} needs the role manage on it. Ask whoever manages "
+                f"it, or the warehouse {self.warehouse}"
+            )
+
+    async def govern(self, pointer: Pointer, given: JsonObject) -> None:
+        """Set these fields of what people say about it, as the API does."""
+        source = {"kind": "admin", "client": "web page", "principal": self.principal.name}
+        call = Call(self._guarded.new_id(), "putGovernance", source=source)
+        await self._guarded.put_governance(call, pointer.identifier, given)
 
     async def metadata(self, pointer: Pointer) -> MetadataFile | LakepactError:
         """The metadata of what was found, or why it cannot be read."""

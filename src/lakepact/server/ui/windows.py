@@ -12,6 +12,7 @@ from lakepact.catalog.trail import Trail
 from lakepact.catalog.visibility import Visibility
 from lakepact.delta.ports import DeltaRows
 from lakepact.server.rest.door import catalog_named, default_warehouse
+from lakepact.server.ui.layout import Reach
 from lakepact.server.ui.lists import Trees
 from lakepact.server.ui.receipts import Documents
 from lakepact.server.ui.timeline import Timeline
@@ -55,10 +56,15 @@ class Windows:
 
     async def reads_all(self, principal: Principal) -> bool:
         """Whether there is a warehouse that this principal may read as a whole: its pages tell of the server too."""
-        for name in self.warehouses_of(principal):
-            if (await self._catalogs[name].grants.rights(principal)).everywhere is not None:
-                return True
-        return False
+        return (await self.reach(principal)).whole
+
+    async def reach(self, principal: Principal) -> Reach:
+        """Where this principal may go."""
+        rights = {name: await self._catalogs[name].grants.rights(principal) for name in self.warehouses_of(principal)}
+        may = tuple(name for name, held in rights.items() if held.highest is not None)
+        default = self.default_of(principal)
+        whole = any(held.everywhere is not None for held in rights.values())
+        return Reach(may, default if default in may or not may else may[0], whole)
 
     async def _window(self, catalog: Catalog, principal: Principal) -> Window:
         sight = await Visibility.of(catalog, principal)
