@@ -18,7 +18,7 @@ from lakepact.server.vending.s3 import S3Provider
 from lakepact.server.vending.s3_requests import Endpoint
 from lakepact.server.vending.s3_signer import S3Signer
 from lakepact.settings import Place, StorageCredentials
-from lakepact.stores.urls import azure_place, object_place
+from lakepact.stores.urls import azure_host, azure_place, azure_service, object_place
 
 
 def vendors_of(places: Mapping[str, Place], outside: Outside, clock: Clock) -> dict[str, Vendor]:
@@ -54,12 +54,14 @@ def _vendor(name: str, place: Place, given: StorageCredentials, outside: Outside
         at, account = object_place(place.url), place.options.get("account_name", "")
         if not account:
             raise InvalidSetting(f"warehouse {name}: credentials for az:// need the option account_name")
+    host = azure_host(place.url, account)
     adls = AdlsProvider(
         AzureIdentity.of(place.options, given.authority),
         outside,
         clock,
         account=account,
-        service=given.sts_endpoint or f"https://{account}.blob.core.windows.net",
+        host=host,
+        service=given.sts_endpoint or azure_service(host),
         duration_s=given.duration_s,
         reach=given.azure_scope,
     )
