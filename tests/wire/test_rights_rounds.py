@@ -67,3 +67,14 @@ async def test_loads_and_commits_ask_the_store_as_often_with_rights_as_without(t
         assert with_rights == without
         assert without["load"] == ["read"]
         assert without["commit"] == ["read", "commit"]
+
+
+async def test_looking_whose_the_folders_above_a_new_table_are_costs_no_look_of_its_own(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, receipts=False) as wire:
+        await wire.namespace()
+        await wire.table("first")
+        assert wire.service is not None
+        calls = Calls(wire.service.catalogs["main"].parts.store)
+        chosen = await calls.of(lambda: wire.create("t"))
+        deep = await calls.of(lambda: wire.create("u", location=f"{wire.root}/a/b/c/d/e/u"))
+        assert chosen == deep == ["read", "read", "read", "read", "commit"]
