@@ -774,6 +774,30 @@ async def test_t_vend_6_signed_requests_work_and_only_for_the_table(
         assert (await lake.client.send("POST", "/v1/main/namespaces/db/tables/none/sign", json=refused)).status == 404
 
 
+@pytest.mark.parametrize("role", [ROLE, None])
+async def test_t_vend_4_signing_is_not_offered_for_a_table_that_is_not_alone(
+    opened: Opened, guard: Guard, role: str | None
+) -> None:
+    async with opened(role_arn=role, remote_signing=True) as lake:
+        place = f"{lake.settings.warehouse}/chosen"
+        await lake.table("inner", location=f"{place}/inner")
+        table = await lake.table("t", location=place)
+        assert (await lake.get(T, headers=SIGNING)).json()["config"] == {}
+        uri = f"{guard.url}/{guard.bucket}/{folder_of(table)}/data/a"
+        assert (await lake.post(f"{T}/sign", to_sign("GET", uri))).refusal == (403, "ForbiddenException")
+        alone = await lake.table("alone", location=f"{place}2")
+        path = "/namespaces/db/tables/alone"
+        assert (await lake.get(path, headers=SIGNING)).json()["config"]["s3.remote-signing-enabled"] == "true"
+        uri = f"{guard.url}/{guard.bucket}/{folder_of(alone)}/data/a"
+        assert (await lake.post(f"{path}/sign", to_sign("GET", uri))).status == 200
+
+
+async def test_what_is_no_url_is_not_an_error_of_the_server(opened: Opened) -> None:
+    async with opened(remote_signing=True) as lake:
+        await lake.table()
+        assert (await lake.post(f"{T}/sign", to_sign("GET", "http://[::1/x"))).refusal == (400, "BadRequestException")
+
+
 async def test_t_vend_2_who_may_read_has_only_reading_signed(reads_only: None, opened: Opened, guard: Guard) -> None:
     async with opened(remote_signing=True) as lake:
         table = await lake.table()

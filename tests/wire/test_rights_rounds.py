@@ -86,3 +86,14 @@ async def test_a_creation_looks_for_its_name_and_its_id_among_all_kinds_in_one_r
         assert (await root.at(f"main@{begun}").create("w")).status == 200
         published = await calls.of(lambda: root.post(f"/transactions/{begun}/commit"))
         assert published.count("read") == 2, "the grants; and namespace and id together"
+
+
+async def test_looking_whose_the_folders_above_a_new_table_are_costs_no_look_of_its_own(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, receipts=False) as wire:
+        await wire.namespace()
+        await wire.table("first")
+        assert wire.service is not None
+        calls = Calls(wire.service.catalogs["main"].parts.store)
+        chosen = await calls.of(lambda: wire.create("t"))
+        deep = await calls.of(lambda: wire.create("u", location=f"{wire.root}/a/b/c/d/e/u"))
+        assert chosen == deep == ["read", "read", "read", "read", "commit"]

@@ -59,18 +59,18 @@ async def test_a_transaction_is_ended_by_its_owner_or_by_who_manages_the_warehou
 
 
 async def test_the_way_to_another_warehouse_is_shown_to_those_who_may_see_something_there(tmp_path: Path) -> None:
-    second = {"second": {"url": f"file://{tmp_path}/second"}}
-    async with house(tmp_path, warehouses=second) as people:
+    annex = {"annex": {"url": f"file://{tmp_path}/annex"}}
+    async with house(tmp_path, warehouses=annex) as people:
         assert (await people.root.grant("user:bob", "read")).status == 200
         for page in ("/ui", "/ui/catalog/main", "/ui/account", "/ui/catalog/main/nothing"):
-            assert b"/ui/catalog/second" in (await look(people.root, page)).body, page
-            assert b"second" not in (await look(people.bob, page)).body, page
-        assert (await people.root.at("second").grant("user:bob", "read")).status == 200
-        assert b"/ui/catalog/second" in (await look(people.bob, "/ui")).body
+            assert b"/ui/catalog/annex" in (await look(people.root, page)).body, page
+            assert b"annex" not in (await look(people.bob, page)).body, page
+        assert (await people.root.at("annex").grant("user:bob", "read")).status == 200
+        assert b"/ui/catalog/annex" in (await look(people.bob, "/ui")).body
         # Who may see something in the other one alone is led there from everywhere.
-        assert (await people.root.at("second").grant("user:eve", "read")).status == 200
+        assert (await people.root.at("annex").grant("user:eve", "read")).status == 200
         account = (await look(people.eve, "/ui/account")).body
-        assert b"/ui/catalog/second" in account and b"/ui/catalog/main" not in account
+        assert b"/ui/catalog/annex" in account and b"/ui/catalog/main" not in account
 
 
 async def test_transactions_say_whose_they_are(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Publisher:
         """End an open transaction with this refusal as its answer, whoever asks from now on."""
         record = await self._record(call)
         self._parts.watch.refused()
-        answer = {"operation": call.operation, "error": refusal.to_json()}
+        answer = {"operation": call.operation, "error": refusal.to_json(), "source": call.source}
         await self._parts.store.fail(record.id, record.request_hash, answer)
 
     async def _record(self, call: Call) -> TransactionRecord:
@@ -181,7 +181,7 @@ class Publisher:
                 return await self._ended(call, transaction, outcome, draft)
             if outcome.final:
                 raise _conflict(sealed, outcome.moved, {})
-            self._parts.watch.retried()
+            self._parts.watch.retried(call.operation, call.transaction_id)
             cells = await self._parts.store.read([one.key for one in outcome.moved])
             if not all(_can_follow(self._parts.keys, sealed, key, isolation) for key in cells):
                 found = await self._last_known(call, cells)
@@ -243,7 +243,7 @@ class Publisher:
 
     async def _fail(self, call: Call, sealed: Transaction, refusal: Refusal) -> Done:
         self._parts.watch.refused()
-        answer = {"operation": call.operation, "error": refusal.to_json()}
+        answer = {"operation": call.operation, "error": refusal.to_json(), "source": call.source}
         settled = await self._parts.store.fail(sealed.id, sealed.request_hash, answer)
         if isinstance(settled, Committed):
             return Done(settled.id, settled.answer["result"], replayed=True)

@@ -34,6 +34,7 @@ _BLOB_FORMS: Final = (
     "abfss://container@account.dfs.core.windows.net/prefix",
 )
 """Where tables are kept. Engines find them by the same URL, and on Azure they know it as `abfss`."""
+_AZURE_ENDING: Final = ".dfs.core.windows.net"
 _DEFAULT_SETTINGS: Final = KernelSettings()
 
 
@@ -116,7 +117,10 @@ async def open_blobs(url: str, options: Mapping[str, str] | None = None) -> Blob
         from lakepact.stores.objects_client import Cloud
     if scheme == "abfss":
         place, account = azure_place(url)
-        return ObjectBlobs.open(Cloud.AZURE, place.bucket, place.prefix, {"account_name": account, **(options or {})})
+        known = {"account_name": account}
+        if not (host := azure_host(url, account)).endswith(_AZURE_ENDING):
+            known["endpoint"] = azure_service(host)
+        return ObjectBlobs.open(Cloud.AZURE, place.bucket, place.prefix, {**known, **(options or {})})
     place = object_place(url)
     return ObjectBlobs.open(Cloud(place.scheme), place.bucket, place.prefix, options)
 
@@ -161,6 +165,17 @@ def object_place(url: str) -> ObjectPlace:
     if not bucket or odd_segment or "?" in url or "#" in url or "@" in bucket:
         raise _unreadable(url, _BLOB_FORMS)
     return ObjectPlace(scheme, bucket, prefix)
+
+
+def azure_host(url: str, account: str) -> str:
+    """Where clients find the account: as an `abfss` URL says it, which may be in a cloud of its own."""
+    host = url.partition("@")[2].partition("/")[0].lower() if url.startswith("abfss://") else ""
+    return host if "." in host else f"{account}{_AZURE_ENDING}"
+
+
+def azure_service(host: str) -> str:
+    """Where the account's blob service answers."""
+    return f"https://{host.replace('.dfs.', '.blob.', 1)}"
 
 
 def azure_place(url: str) -> tuple[ObjectPlace, str]:

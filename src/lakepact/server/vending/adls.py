@@ -87,15 +87,17 @@ class AdlsProvider:
         clock: Clock,
         *,
         account: str,
+        host: str,
         service: str,
         duration_s: int,
         reach: Literal["directory", "container"],
     ) -> None:
-        """`service` is where the account's blob service answers."""
+        """`host` is where clients find the account, `service` where its blob service answers."""
         self._identity = identity
         self._outside = outside
         self._clock = clock
         self._account = account
+        self._host = host
         self._service = service.rstrip("/")
         self._duration_s = duration_s
         self._reach = reach
@@ -115,8 +117,11 @@ class AdlsProvider:
             reach=self._reach,
         )
         # Clients look for the account by its name alone, or by the name of its host.
-        names = (self._account, f"{self._account}.dfs.core.windows.net")
+        names = (self._account, self._host)
         config = {
+            # PyIceberg's own file access by PyArrow knows one account, by these two alone.
+            "adls.account-name": self._account,
+            "adls.sas-token": sas,
             **{f"adls.sas-token.{name}": sas for name in names},
             **{f"adls.sas-token-expires-at-ms.{name}": str(expires_ms) for name in names},
         }

@@ -76,12 +76,7 @@ class OwnKeys:
 
     async def _from_web_identity(self) -> Keys:
         path = self._environment["AWS_WEB_IDENTITY_TOKEN_FILE"]
-        try:
-            token = (await asyncio.to_thread(Path(path).read_text)).strip()
-        except OSError as error:
-            raise ProviderFailed(
-                f"the token of AWS_WEB_IDENTITY_TOKEN_FILE cannot be read: {error.strerror}", temporary=False
-            ) from error
+        token = await _token_in(path, "AWS_WEB_IDENTITY_TOKEN_FILE")
         return await self._sts.assume_with_web_identity(self._environment["AWS_ROLE_ARN"], token)
 
     async def _from_container(self) -> Keys:
@@ -96,7 +91,7 @@ class OwnKeys:
         token = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
         file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
         if file:
-            token = (await asyncio.to_thread(Path(file).read_text)).strip()
+            token = await _token_in(file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
         answer = await self._outside.send(
             "GET", url, {"Authorization": token} if token else {}, direct=True, timeout_s=_NEAR_S
         )
@@ -155,6 +150,14 @@ def _from_environment(environment: Mapping[str, str]) -> Keys | None:
     return Keys(key, secret, environment.get("AWS_SESSION_TOKEN") or None) if key and secret else None
 
 
+async def _token_in(path: str, variable: str) -> str:
+    try:
+        return (await asyncio.to_thread(Path(path).read_text)).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ProviderFailed(f"the token of {variable} cannot be read: {reason}", temporary=False) from error
+
+
 def _keys_of(answer: Answer, who: str) -> Keys:
     if answer.status != 200:
         raise ProviderFailed(f"{who} answered {answer.status}", temporary=answer.is_temporary)
@@ -163,5 +166,5 @@ def _keys_of(answer: Answer, who: str) -> Keys:
         return Keys(
             found["AccessKeyId"], found["SecretAccessKey"], found["Token"], parse_expiration(found["Expiration"])
         )
-    except (orjson.JSONDecodeError, KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ProviderFailed(f"{who} answered something that is not keys", temporary=False) from error

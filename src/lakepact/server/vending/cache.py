@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, TypeAlias
 
 from lakepact.kernel.ports import Clock
 from lakepact.server.vending.scope import Credential, Right
+
+_CHECKED_MS: Final = 3_600_000
 
 Key: TypeAlias = tuple[str, str, Right, str | None]
 """Of which table, where, to do what; and in which open transaction, if only there."""
@@ -56,3 +58,21 @@ class Credentials:
         while len(self._held) > self._most:
             self._held.popitem(last=False)
         return made
+
+
+class Checked:
+    """What was found to be so before, for an hour. What was refused is looked at again."""
+
+    def __init__(self, clock: Clock, *, most: int = _MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._until_ms: OrderedDict[Hashable, int] = OrderedDict()
+
+    async def once(self, key: Hashable, check: Callable[[], Awaitable[None]]) -> None:
+        if self._clock.now_ms() < self._until_ms.get(key, 0):
+            return
+        await check()
+        self._until_ms[key] = self._clock.now_ms() + _CHECKED_MS
+        self._until_ms.move_to_end(key)
+        while len(self._until_ms) > self._most:
+            self._until_ms.popitem(last=False)

@@ -23,7 +23,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.http import Request
 from lakepact.server.vending.aws_identity import OwnKeys
-from lakepact.server.vending.cache import Credentials, Key
+from lakepact.server.vending.cache import Checked, Credentials, Key
 from lakepact.server.vending.s3 import keys_of
 from lakepact.server.vending.s3_requests import SignRequest
 from lakepact.server.vending.s3_signer import S3Signer
@@ -75,6 +75,8 @@ class Vendor:
     credentials: Credentials | None = None
     signer: S3Signer | None = None
     own: OwnKeys | None = None
+    alone: Checked | None = None
+    """For which tables requests are signed without a look at all others, since they were found alone before."""
 
     def scope(self, home: Home, right: Right) -> Scope:
         return scope_of(self.root, self.bucket, self.prefix, home, right)
@@ -135,7 +137,8 @@ class Delegation:
                 return _vended(vendor, vendor.provider, credential, path)
             # A table that is not there yet cannot be signed for.
             if SIGNING in wanted and vendor.signer is not None and not home.staged:
-                return _signing(vendor, vendor.signer, vendor.scope(home, Right.READ), path)
+                await _signs_for(vendor, scope, home, vendor.scope(home, Right.READ))
+                return _signing(vendor, vendor.signer, path)
         except NotScopable as refusal:
             # The one who asks for credentials alone is told; here the metadata is what was asked for.
             _log.warning("no credentials for a table", location=home.location, reason=refusal.message)
@@ -167,7 +170,7 @@ class Delegation:
         if vendor.provider is not None:
             keys = keys_of(await self._credential(vendor, scope, home, right))
         else:
-            await _alone(scope, place, home)
+            await _signs_for(vendor, scope, home, place)
             keys = await vendor.own.get()
         return vendor.signer.sign(asked, place, keys)
 
@@ -203,6 +206,12 @@ def _key(operations: Operations, home: Home, right: Right) -> Key:
     """
     before_it_is_there = "staged" if home.staged else operations.open_transaction
     return home.id, home.location, right, None if is_own_folder(home.location, home.id) else before_it_is_there
+
+
+async def _signs_for(vendor: Vendor, operations: Operations, home: Home, place: Scope) -> None:
+    """Refuse a table that is not alone. A load and every request to sign ask, so what was found is remembered."""
+    assert vendor.alone is not None
+    await vendor.alone.once(_key(operations, home, Right.READ), lambda: _alone(operations, place, home))
 
 
 async def _alone(operations: Operations, scope: Scope, home: Home) -> None:
@@ -242,7 +251,7 @@ def _vended(vendor: Vendor, provider: Provider, credential: Credential, path: st
     return made
 
 
-def _signing(vendor: Vendor, signer: S3Signer, scope: Scope, path: str) -> Delegated:
+def _signing(vendor: Vendor, signer: S3Signer, path: str) -> Delegated:
     fields = {
         "config": {**vendor.config, **signer.config(_endpoint(path, "sign"))},
         "remote-signing-config": {"properties": {}, "headers": {}},

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from lakepact.extras import how_to_install
 from lakepact.kernel.ports import Clock
 from lakepact.server.vending.outside import Answer, Outside
 from lakepact.server.vending.scope import Credential, ProviderFailed, Right, Scope
@@ -181,7 +182,7 @@ def _assertion(account: Mapping[str, str], now_s: int) -> str:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ModuleNotFoundError:
         raise ProviderFailed(
-            "a service account's key needs cryptography: pip install 'lakepact[gcs-keys]'", temporary=False
+            f"a service account's key needs cryptography: {how_to_install('gcs-keys')}", temporary=False
         ) from None
     claims = {
         "iss": account["client_email"],

@@ -41,6 +41,11 @@ _LISTING: Final = frozenset(
         "fetch-owner",
     }
 )
+_DECLARATION: Final = re.compile(
+    r"""\A<\?xml\s+version=["']1\.0["'](\s+encoding=["']utf-8["'])?(\s+standalone=["'](yes|no)["'])?\s*\?>""",
+    re.IGNORECASE,
+)
+_VOCABULARY: Final = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _STREAMED: Final = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
@@ -123,6 +128,8 @@ class Endpoint:
     """Where S3 is: at a URL of one's own, or at Amazon."""
 
     url: str | None
+    virtual: bool = False
+    """Whether buckets are hosts below one's own URL, not folders. Amazon takes both."""
 
     @property
     def is_amazon(self) -> bool:
@@ -142,12 +149,13 @@ class Endpoint:
             if scheme != own.scheme:
                 raise NotSigned(f"requests to S3 go by {own.scheme} here")
             base = own.path.rstrip("/")
-        if self._is_s3(host):
+        if self._is_s3(host) and not (self.url is not None and self.virtual):
             named = f"{base}/{bucket}"
             if path != named and not path.startswith(f"{named}/"):
                 raise NotSigned("the request is for another bucket than the table's")
             return named, path[len(named) :] or "/"
-        if not base and host.startswith(f"{bucket}.") and self._is_s3(host[len(bucket) + 1 :]):
+        by_host = self.url is None or (self.virtual and not base)
+        if by_host and host.startswith(f"{bucket}.") and self._is_s3(host[len(bucket) + 1 :]):
             return "", path or "/"
         raise NotSigned("the request is for another host or bucket than the table's")
 
@@ -195,9 +203,12 @@ def to_sign(request: SignRequest, scope: Scope, endpoint: Endpoint) -> ToSign:
     uri = request.uri
     if not uri.isascii() or _CONTROL.search(uri) or "\\" in uri or " " in uri:
         raise BadRequest("the uri holds characters that a URL has not; percent-encode them")
-    if "#" in uri or "@" in urlsplit(uri).netloc:
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise BadRequest(f"the uri is not a URL: {error}") from None
+    if "#" in uri or "@" in parts.netloc:
         raise NotSigned("a uri with a fragment, a user or a password is not signed")
-    parts = urlsplit(uri)
     host = without_port(parts.scheme, parts.netloc)
     named, path = endpoint.below(parts.scheme, host, parts.path, scope.bucket)
     fields = _fields(parts.query)
@@ -285,24 +296,37 @@ def _deleted(body: str) -> list[str]:
         raise NotSigned(
             f"the list of objects to delete has more than {_MOST_LIST_BYTES:,} characters; send less at once"
         )
-    if "<!" in body:
-        raise NotSigned("the list of objects to delete is not plain XML")
+    text = _DECLARATION.sub("", body, count=1)
+    if "<!" in text or "<?" in text:
+        raise NotSigned("the list of objects to delete is not plain XML in UTF-8")
     try:
-        root = ElementTree.fromstring(body)
+        root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise BadRequest(f"the list of objects to delete is not XML: {error}") from None
+    if _names(root) != "Delete" or any(one.attrib or _has_text_between(one) for one in root.iter()):
+        raise NotSigned("the list of objects to delete is more than a list of keys")
     keys: list[str] = []
     for one in root:
-        tag = one.tag.rpartition("}")[2]
-        if tag == "Quiet":
-            continue
-        names = [field.tag.rpartition("}")[2] for field in one]
-        if tag != "Object" or names != ["Key"]:
-            raise NotSigned("only whole objects are deleted, by their keys alone, not versions of them")
-        keys.append(_bounded(one[0].text or ""))
+        match _names(one), [_names(field) for field in one]:
+            case "Quiet", []:
+                continue
+            case "Object", ["Key"] if not len(one[0]):
+                keys.append(_bounded(one[0].text or ""))
+            case _:
+                raise NotSigned("only whole objects are deleted, by their keys alone, not versions of them")
     if not 0 < len(keys) <= _MOST_DELETED:
         raise NotSigned(f"{len(keys)} objects to delete; 1 to {_MOST_DELETED} are signed at once")
     return keys
+
+
+def _has_text_between(element: ElementTree.Element) -> bool:
+    """Whether there is text beside elements, which one reader may skip and another may not."""
+    return bool((element.tail or "").strip() or (len(element) and (element.text or "").strip()))
+
+
+def _names(element: ElementTree.Element) -> str:
+    """What an element is, in S3's own words. Those of another vocabulary are nothing."""
+    return element.tag.removeprefix(_VOCABULARY)
 
 
 def _key(path: str) -> str:

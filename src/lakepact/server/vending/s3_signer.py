@@ -16,10 +16,10 @@ from lakepact.server.vending.sigv4 import Keys, signed_headers
 
 
 class S3Signer:
-    def __init__(self, clock: Clock, *, region: str, endpoint: str | None) -> None:
+    def __init__(self, clock: Clock, *, region: str, endpoint: Endpoint) -> None:
         self._clock = clock
         self._region = region
-        self._endpoint = Endpoint(endpoint)
+        self._endpoint = endpoint
 
     def sign(self, request: SignRequest, scope: Scope, keys: Keys) -> JsonObject:
         """The answer: the uri and all headers to send. Raises `NotSigned`."""

@@ -20,6 +20,7 @@ from lakepact.catalog.errors import Refusal
 from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.warehouse import LOCATION_PROPERTIES
 from lakepact.errors import LakepactError
+from lakepact.iceberg.locations import without_trailing_slash
 
 _TWO_READINGS: Final = re.compile(r"""[*?$"'\\\x00-\x1f\x7f]""")
 """Wildcards and variables of IAM, quotes of Google's expressions."""
@@ -126,7 +127,8 @@ class Provider(Protocol):
 @lru_cache(maxsize=16_384)
 def scope_of(root: str, bucket: str, prefix: str, home: Home, right: Right) -> Scope:
     """The scope of this table, in a warehouse whose root is `prefix` in `bucket`."""
-    location = home.location
+    # A table that was registered may have a location with a slash at its end.
+    location = without_trailing_slash(home.location)
     inside = location[len(root) :].strip("/")
     if not location.startswith(f"{root}/") or not inside or any(part in ("", ".", "..") for part in inside.split("/")):
         raise NotScopable(f"{location} is not a folder inside of the warehouse {root}: no credentials are given for it")

@@ -10,7 +10,7 @@ from lakepact.kernel.ports import Clock
 from lakepact.server.vending.adls import AdlsProvider, AzureIdentity
 from lakepact.server.vending.aws_identity import OwnKeys, option
 from lakepact.server.vending.aws_sts import Sts
-from lakepact.server.vending.cache import Credentials
+from lakepact.server.vending.cache import Checked, Credentials
 from lakepact.server.vending.delegation import Vendor
 from lakepact.server.vending.gcs import STS, GcsProvider, GoogleIdentity
 from lakepact.server.vending.outside import Outside
@@ -18,7 +18,7 @@ from lakepact.server.vending.s3 import S3Provider
 from lakepact.server.vending.s3_requests import Endpoint
 from lakepact.server.vending.s3_signer import S3Signer
 from lakepact.settings import Place, StorageCredentials
-from lakepact.stores.urls import azure_place, object_place
+from lakepact.stores.urls import azure_host, azure_place, azure_service, object_place
 
 
 def vendors_of(places: Mapping[str, Place], outside: Outside, clock: Clock) -> dict[str, Vendor]:
@@ -54,12 +54,14 @@ def _vendor(name: str, place: Place, given: StorageCredentials, outside: Outside
         at, account = object_place(place.url), place.options.get("account_name", "")
         if not account:
             raise InvalidSetting(f"warehouse {name}: credentials for az:// need the option account_name")
+    host = azure_host(place.url, account)
     adls = AdlsProvider(
         AzureIdentity.of(place.options, given.authority),
         outside,
         clock,
         account=account,
-        service=given.sts_endpoint or f"https://{account}.blob.core.windows.net",
+        host=host,
+        service=given.sts_endpoint or azure_service(host),
         duration_s=given.duration_s,
         reach=given.azure_scope,
     )
@@ -74,8 +76,9 @@ def _s3(
             f"warehouse {name} has `credentials` without `role_arn` and without `remote_signing`; set one of them"
         )
     at, options = object_place(place.url), place.options
-    endpoint = given.client_endpoint or option(options, "endpoint", "endpoint_url", "endpoint_url_s3")
-    if given.role_arn is None and not given.unsafe_sign_with_server_keys and not Endpoint(endpoint).is_amazon:
+    url = given.client_endpoint or option(options, "endpoint", "endpoint_url", "endpoint_url_s3")
+    endpoint = Endpoint(url, (option(options, "virtual_hosted_style_request") or "false").lower() == "true")
+    if given.role_arn is None and not given.unsafe_sign_with_server_keys and not endpoint.is_amazon:
         # Amazon refuses a request with an x-amz- header that was not signed. Of others nobody knows.
         raise InvalidSetting(
             f"warehouse {name} has `remote_signing` without `role_arn`: requests would be signed with the server's own "
@@ -92,9 +95,8 @@ def _s3(
     sts = Sts(outside, clock, region=region, endpoint=given.sts_endpoint)
     own = OwnKeys(options, outside, clock, sts)
     config = {"client.region": region, "s3.region": region}
-    if endpoint is not None:
-        virtual = (option(options, "virtual_hosted_style_request") or "false").lower() == "true"
-        config |= {"s3.endpoint": endpoint, "s3.path-style-access": "false" if virtual else "true"}
+    if url is not None:
+        config |= {"s3.endpoint": url, "s3.path-style-access": "false" if endpoint.virtual else "true"}
     provider = (
         None
         if given.role_arn is None
@@ -108,4 +110,5 @@ def _s3(
         )
     )
     signer = S3Signer(clock, region=region, endpoint=endpoint) if given.remote_signing else None
-    return Vendor(place.url.rstrip("/"), at.bucket, at.prefix, config, provider, credentials, signer, own)
+    root, alone = place.url.rstrip("/"), Checked(clock)
+    return Vendor(root, at.bucket, at.prefix, config, provider, credentials, signer, own, alone)

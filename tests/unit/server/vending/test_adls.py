@@ -109,6 +109,7 @@ async def provider_of(
         outside,
         SystemClock(),
         account=ACCOUNT,
+        host=f"{ACCOUNT}.dfs.core.windows.net",
         service=service,
         duration_s=3_600,
         reach=reach,
@@ -144,6 +145,8 @@ async def test_azurite_takes_the_sas_and_keeps_a_reader_from_writing(
         assert writer.prefix == f"abfss://lake@{ACCOUNT}.dfs.core.windows.net/wh/db/t-1/"
         names = {name for name in writer.config if name.startswith("adls.sas-token.")}
         assert names == {f"adls.sas-token.{ACCOUNT}", f"adls.sas-token.{ACCOUNT}.dfs.core.windows.net"}
+        assert writer.config["adls.account-name"] == ACCOUNT
+        assert writer.config["adls.sas-token"] == writer.config[f"adls.sas-token.{ACCOUNT}"]
         assert writer.config[f"adls.sas-token-expires-at-ms.{ACCOUNT}"] == str(writer.expires_ms)
         assert 3_500_000 < writer.expires_ms - time.time() * 1000 <= 3_600_000
         may_write, may_read = (one.config[f"adls.sas-token.{ACCOUNT}"] for one in (writer, reader))

@@ -119,3 +119,23 @@ async def test_redirects_are_not_followed() -> None:
         async with own_keys({"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{stub.url}/creds"}) as own:
             with pytest.raises(ProviderFailed, match="302"):
                 await own.get()
+
+
+async def test_a_token_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("missing", "binary"):
+        environment = {
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/creds",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / name),
+        }
+        async with own_keys(environment) as own:
+            with pytest.raises(ProviderFailed, match="AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE cannot be read"):
+                await own.get()
+
+
+@pytest.mark.parametrize("answer", ["[]", '"keys"', "null", "{}", json.dumps({**KEYS, "Expiration": None}), "no"])
+async def test_an_answer_that_is_not_keys_says_so(answer: str) -> None:
+    with answering(lambda asked: (200, answer)) as stub:
+        async with own_keys({"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{stub.url}/creds"}) as own:
+            with pytest.raises(ProviderFailed, match="not keys"):
+                await own.get()

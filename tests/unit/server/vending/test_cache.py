@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakepact.runtime import SystemClock
-from lakepact.server.vending.cache import Credentials, Key
-from lakepact.server.vending.scope import Credential, ProviderFailed, Right
+from lakepact.server.vending.cache import Checked, Credentials, Key
+from lakepact.server.vending.scope import Credential, NotScopable, ProviderFailed, Right
 
 KEY = ("1", "s3://lake/t", Right.READ, None)
 
@@ -112,3 +112,24 @@ async def test_there_are_never_more_than_so_many() -> None:
     for name in ("a", "b", "c", "b", "a"):
         await credentials.get((name, "s3://lake/t", Right.READ, None), mint)
     assert mint.made == 4
+
+
+async def test_what_was_found_is_remembered_for_an_hour_and_a_refusal_is_not() -> None:
+    clock, looked = Clock(), 0
+    checked = Checked(clock, most=2)
+
+    async def look() -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
+            raise NotScopable("not now")
+
+    with pytest.raises(NotScopable):
+        await checked.once("a", look)
+    for moment, expected in ((0, 2), (3_599_999, 2), (3_600_000, 3)):
+        clock.now = moment
+        await checked.once("a", look)
+        assert looked == expected
+    for key in ("b", "c", "a"):
+        await checked.once(key, look)
+    assert looked == 6

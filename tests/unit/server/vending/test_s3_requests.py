@@ -114,7 +114,17 @@ def test_other_methods_are_not_signed(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", [f"{FILE}/ a", f"{FILE}\\..", f"{FILE}\n", f"{BASE}/wh/db/t-1/%zz", f"{FILE}ü", f"{BASE}/wh/db/t-1/%ff"]
+    "uri",
+    [
+        "http://[::1/x",
+        "http://[/x",
+        f"{FILE}/ a",
+        f"{FILE}\\..",
+        f"{FILE}\n",
+        f"{BASE}/wh/db/t-1/%zz",
+        f"{FILE}ü",
+        f"{BASE}/wh/db/t-1/%ff",
+    ],
 )
 def test_what_is_no_url_is_a_bad_request(uri: str) -> None:
     with pytest.raises(BadRequest):
@@ -186,8 +196,14 @@ def test_what_is_not_amazon_or_not_the_bucket_is_not_signed(uri: str) -> None:
         checked("GET", uri, endpoint=AMAZON)
 
 
-def test_an_endpoint_of_ones_own_is_known_by_host_too() -> None:
-    assert checked("GET", "http://lake.minio.example:9000/wh/db/t-1/a").path == "/wh/db/t-1/a"
+def test_an_endpoint_of_ones_own_is_known_in_its_own_style_alone() -> None:
+    by_host, by_path = "http://lake.minio.example:9000/wh/db/t-1/a", "http://minio.example:9000/lake/wh/db/t-1/a"
+    virtual = Endpoint("http://minio.example:9000", virtual=True)
+    assert checked("GET", by_host, endpoint=virtual).path == "/wh/db/t-1/a"
+    assert checked("GET", by_path).path == "/lake/wh/db/t-1/a"
+    for uri, endpoint in ((by_host, OWN), (by_path, virtual)):
+        with pytest.raises(NotSigned, match="host or bucket"):
+            checked("GET", uri, endpoint=endpoint)
     below = Endpoint("https://gate.example/s3")
     assert checked("GET", "https://gate.example/s3/lake/wh/db/t-1/a", endpoint=below).path == "/s3/lake/wh/db/t-1/a"
     with pytest.raises(NotSigned):
@@ -245,9 +261,6 @@ def test_a_body_signed_in_parts_is_refused_and_one_with_a_trailer_is_not() -> No
     assert checked("PUT", FILE, x_amz_content_sha256=trailer).payload_hash == trailer
 
 
-# --- many deletions ---
-
-
 def test_the_body_of_a_client_of_botocore_is_signed_as_it_comes() -> None:
     """PyIceberg lets botocore make its requests unsigned, and has them signed before they are sent."""
     s3 = boto3.client("s3", region_name="eu-central-1", config=Config(signature_version=UNSIGNED))
@@ -286,6 +299,9 @@ def test_a_body_in_chunks_is_not_signed_as_a_whole_one(said: str) -> None:
         checked("PUT", FILE, content_encoding="gzip, aws-chunked", x_amz_content_sha256=said)
 
 
+# --- many deletions ---
+
+
 def deletion(*keys: str, more: str = "") -> str:
     return "<Delete>" + "".join(f"<Object><Key>{key}</Key>{more}</Object>" for key in keys) + "</Delete>"
 
@@ -293,7 +309,8 @@ def deletion(*keys: str, more: str = "") -> str:
 def test_a_deletion_of_many_is_signed_with_the_hash_of_its_body() -> None:
     body = deletion("wh/db/t-1/a", "wh/db/t-1/data/b")
     spaced = body.replace("<Delete>", '<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>')
-    for text in (body, spaced):
+    declared = f"<?xml version='1.0' encoding='UTF-8'?>{body}"
+    for text in (body, spaced, declared):
         found = checked("POST", f"{BASE}?delete", body=text)
         assert found.payload_hash == sha256(text.encode()) == found.signed["x-amz-content-sha256"]
     with pytest.raises(NotSigned, match="right to write"):
@@ -313,6 +330,16 @@ def test_a_deletion_of_many_is_signed_with_the_hash_of_its_body() -> None:
         deletion("wh/db/t-1/a", more="<Key>wh/db/t-2/a</Key>"),
         '<!DOCTYPE d [<!ENTITY e "wh/db/t-2/a">]>' + deletion("&e;"),
         "<Delete><Other/></Delete>",
+        "<Anything><Object><Key>wh/db/t-1/a</Key></Object></Anything>",
+        "<Delete><Object x='1'><Key>wh/db/t-1/a</Key></Object></Delete>",
+        "<Delete><Object><Key>wh/db/t-1/a<Key>wh/db/t-2/b</Key></Key></Object></Delete>",
+        f"<Delete><Quiet><Object><Key>wh/db/t-2/b</Key></Object></Quiet>{deletion('wh/db/t-1/a')[8:]}",
+        "<Delete><Object><Key>wh/db/t-1/a</Key>wh/db/t-2/b</Object></Delete>",
+        "<Delete>wh/db/t-2/b<Object><Key>wh/db/t-1/a</Key></Object></Delete>",
+        '<Delete><Object><Key xmlns="urn:other">wh/db/t-1/a</Key></Object></Delete>',
+        '<?xml version="1.0" encoding="UTF-7"?>' + deletion("wh/db/t-1/a+ADw-/Key+AD4-"),
+        "<?other?>" + deletion("wh/db/t-1/a"),
+        deletion("wh/db/t-1/<?other?>a"),
     ],
 )
 def test_a_deletion_of_anything_else_is_not_signed(body: str | None) -> None:

@@ -34,6 +34,8 @@ def test_a_scope_is_the_folder_with_a_slash() -> None:
     assert scope().folder == "wh/db/t-1"
     assert scope().prefix == f"{ROOT}/db/t-1/"
     assert scope_of("s3://lake", "lake", "", _home("s3://lake/t"), Right.READ).folder == "t"
+    # A table that was registered keeps the slash that it came with.
+    assert scope(f"{ROOT}/db/t-1/") == scope(properties={"write.data.path": f"{ROOT}/db/t-1/data"}) == scope()
 
 
 @pytest.mark.parametrize(
