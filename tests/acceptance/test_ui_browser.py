@@ -99,6 +99,7 @@ def pages_of(lake: Company) -> dict[str, str]:
         "search": "/ui/search?q=orders",
         "search-many": "/ui/search?q=t0",
         "table": "/ui/catalog/main/sales/orders",
+        "govern": "/ui/catalog/main/sales/orders/govern",
         "timeline": "/ui/catalog/main/shop/fact_sales/timeline",
         "snapshots": "/ui/catalog/main/sales/orders/snapshots",
         "lineage": "/ui/catalog/main/shop/fact_sales/lineage",

@@ -221,3 +221,11 @@ async def test_a_run_that_failed_does_not_claim_to_have_read_nothing(wire: Wire)
         assert checks.index("positive") < checks.index("not run") < checks.index("adds up")
         view = page.text.split("Stages", 2)[2].split("new_orders", 1)[1].split("db.facts", 1)[0]
         assert "view" in view and "0 B" not in view and view.count("–") == 3
+
+
+async def test_a_run_that_is_under_way_says_that_nothing_is_known_yet(wire: Wire) -> None:
+    properties = {"pipeline": "shop", "run-id": "r"}
+    identity = (await wire.post("/transactions", {"properties": properties})).json()["transaction-id"]
+    page = await look(wire, f"/ui/pipelines/main/{identity}")
+    assert page.text.count("Not known before it ends") == 2
+    assert "has checked nothing" not in page.text and "it ended before" not in page.text

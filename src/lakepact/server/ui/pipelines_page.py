@@ -99,7 +99,7 @@ class PipelinePages:
             card("Stages", run_parts.stages_grid(links, warehouse, stages), flush=True) if stages else NOTHING,
             card("Checks", run_parts.checks_list(links, warehouse, checks), note=text.plural(len(checks), "check"))
             if checks
-            else card("Checks", tag("p", _UNCHECKED if window.whole else _UNCHECKED_IN_SIGHT, class_="muted")),
+            else card("Checks", tag("p", _unchecked(window, run), class_="muted")),
             card("What it has read", run_parts.inputs_grid(links, window, run), flush=bool(report.get("inputs"))),
         )
         return Page(
@@ -150,3 +150,9 @@ class PipelinePages:
         if run.record is not None:
             found.append(("Transaction", transaction_link(self._links, warehouse, run.transaction_id)))
         return found
+
+
+def _unchecked(window: Window, run: Run) -> str:
+    if run.state == "running":
+        return "Not known before it ends."
+    return _UNCHECKED if window.whole else _UNCHECKED_IN_SIGHT

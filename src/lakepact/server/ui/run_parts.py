@@ -134,8 +134,10 @@ def inputs_grid(links: Links, window: Window, run: Run) -> Child:
     report = run.report
     inputs = [one for one in report.get("inputs") or () if isinstance(one, dict) and "table" in one]
     if not inputs and run.state not in _READ_ALL:
-        # What was read is known at the end, and this run has none.
-        return tag("p", "Not recorded: it ended before it had read everything.", class_="muted")
+        # What was read is known at the end of its work, to which this run has not come.
+        running = run.state == "running"
+        why = "Not known before it ends." if running else "Not recorded: it ended before it had read everything."
+        return tag("p", why, class_="muted")
     if not inputs:
         nothing = "Nothing but what it made itself." if window.whole else "Nothing else that you may read."
         return tag("p", nothing, class_="muted")
