@@ -584,12 +584,19 @@ async def test_t_vend_9_an_altered_metadata_file_opens_nobody_elses_folder(
                 assert "was altered" in answer.error["message"] or answer.status == 406
                 assert b"s3.secret" not in answer.body and b"Signature" not in answer.body
     assert guard.assumed == []
-    owner_of(guard).put_object(
-        Bucket=guard.bucket,
-        Key=table["metadata-location"].removeprefix(f"s3://{guard.bucket}/"),
-        Body=orjson.dumps(table["metadata"]),
-    )
-    async with opened(**signing) as lake:
+
+
+async def test_a_metadata_file_that_is_put_back_is_good_again_at_once(opened: Opened, guard: Guard) -> None:
+    async with opened() as lake:
+        table = await lake.table()
+    altered(guard, table, location="s3://elsewhere")
+    async with opened() as lake:
+        assert (await lake.get(T)).status == 500
+        owner_of(guard).put_object(
+            Bucket=guard.bucket,
+            Key=table["metadata-location"].removeprefix(f"s3://{guard.bucket}/"),
+            Body=orjson.dumps(table["metadata"]),
+        )
         assert (await lake.get(T)).status == 200
 
 

@@ -98,9 +98,12 @@ class MetadataFiles:
         try:
             check_unaltered(file, pointer)
         except Unreadable:
-            # Somebody may put the right one back.
+            # Somebody may have put the right one back since this was read.
             self._forget(file.location)
-            raise
+            file = await load(pointer.metadata_location)
+            self._forget(file.location)
+            check_unaltered(file, pointer)
+            self._remember(file)
         return file
 
     async def raw(self, location: str) -> bytes:
