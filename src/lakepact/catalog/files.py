@@ -49,6 +49,9 @@ class MetadataFile:
     digest: str
     """Of the JSON, as the pointer to it says it."""
 
+    vouched_for: Pointer | None = None
+    """The pointer that it was last found to be the file of."""
+
     referenced: bytes | None = None
     """The JSON with only the snapshots that a branch or tag names, once somebody has asked for it."""
 
@@ -93,17 +96,19 @@ class MetadataFiles:
 
     async def of(self, pointer: Pointer) -> MetadataFile:
         """The file that this pointer means. Another one in its place is refused."""
-        load = self.view if pointer.kind is Kind.VIEW else self.table
-        file = await load(pointer.metadata_location)
-        try:
-            check_unaltered(file, pointer)
-        except Unreadable:
-            # Somebody may have put the right one back since this was read.
-            self._forget(file.location)
-            file = await load(pointer.metadata_location)
-            self._forget(file.location)
-            check_unaltered(file, pointer)
-            self._remember(file)
+        location, read = pointer.metadata_location, views.read_view if pointer.kind is Kind.VIEW else tables.read
+        file = await self._load(location, read, look=True)
+        if file.vouched_for is not pointer:
+            try:
+                check_unaltered(file, pointer)
+            except Unreadable:
+                # Somebody may have put the right one back since this was read.
+                self._forget(location)
+                file = await self._load(location, read, look=True)
+                self._forget(location)
+                check_unaltered(file, pointer)
+                self._remember(file)
+            file.vouched_for = pointer
         return file
 
     async def raw(self, location: str) -> bytes:
@@ -113,13 +118,13 @@ class MetadataFiles:
             raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
         return _decompressed(location, data)
 
-    async def write(self, location: str, text: bytes, document: JsonObject) -> bool:
+    async def write(self, location: str, text: bytes, document: JsonObject, digest: str) -> bool:
         """Write a new version, durable on return. False if another version is there under this very name."""
         data = gzip.compress(text, mtime=0) if has_gzip_name(location) else text
         name = self._warehouse.blob_name(location)
         if not await self._blobs.put(name, data):
             return False
-        self._remember(MetadataFile(location, name, text, document, digest_of(text)))
+        self._remember(MetadataFile(location, name, text, document, digest))
         return True
 
     async def delete(self, location: str) -> None:

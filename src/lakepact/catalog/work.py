@@ -125,6 +125,7 @@ class NewFile:
     location: str
     document: JsonObject
     text: bytes = field(repr=False)
+    digest: str
 
 
 ReadsMany: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Cell]]]
@@ -210,8 +211,9 @@ class Draft:
     def put(self, location: str, document: JsonObject) -> str:
         """A file to be written; what it will be known by."""
         text = orjson.dumps(document)
-        self.files.append(NewFile(location, document, text))
-        return digest_of(text)
+        file = NewFile(location, document, text, digest_of(text))
+        self.files.append(file)
+        return file.digest
 
     def unique_name(self, table_id: str) -> str:
         """What tells this attempt's metadata file of this table from every other one."""
@@ -434,7 +436,7 @@ async def write_files(files: MetadataFiles, tasks: Tasks, draft: Draft) -> bool:
     """Side by side. False: an earlier attempt under the same id has left another file under the same name."""
     if not draft.files:
         return True
-    return all(await tasks.all([files.write(file.location, file.text, file.document) for file in draft.files]))
+    return all(await tasks.all([files.write(one.location, one.text, one.document, one.digest) for one in draft.files]))
 
 
 def as_refusal(error: Refusal | InvalidRequest | StaleUpdate) -> Refusal:

@@ -72,8 +72,10 @@ class TableHandlers:
         pointer = await catalog.table(identifier)
         # Also for who has it already: a file that was taken away must not go unnoticed.
         file = await catalog.file_of(pointer)
-        home = Home.of(pointer, file.document)
-        delegated = await self._delegation.asked(request, catalog, identifier, home, request.raw_path)
+        delegated = None
+        if self._delegation.is_asked(request, catalog):
+            home = Home.of(pointer, file.document)
+            delegated = await self._delegation.asked(request, catalog, identifier, home, request.raw_path)
         tag = etag(file.location, snapshots, delegated.tag if delegated is not None else "")
         if seen_before(request, tag.decode()):
             return not_modified(tag)

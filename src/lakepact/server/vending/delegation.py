@@ -116,21 +116,17 @@ class Delegation:
         vendor = self._vendors.get(warehouse)
         return vendor is not None and vendor.signer is not None
 
+    def is_asked(self, request: Request, scope: Operations) -> bool:
+        """Whether the client of this request says that it can use what this warehouse delegates."""
+        return bool(self._vendors) and scope.warehouse.name in self._vendors and bool(_wanted(request))
+
     async def asked(
-        self,
-        request: Request,
-        scope: Operations,
-        table: Identifier,
-        home: Home,
-        path: str,
+        self, request: Request, scope: Operations, table: Identifier, home: Home, path: str
     ) -> Delegated | None:
         """What the client of this request gets with this table; `path` is the table's own. None: nothing."""
-        vendor = self._vendors.get(scope.warehouse.name)
-        if vendor is None:
+        if not self.is_asked(request, scope):
             return None
-        wanted = _wanted(request)
-        if not wanted:
-            return None
+        vendor, wanted = self._vendors[scope.warehouse.name], _wanted(request)
         try:
             if VENDED in wanted and vendor.provider is not None:
                 credential = await self._credential(vendor, scope, home, await self._right(request, scope, table, home))
