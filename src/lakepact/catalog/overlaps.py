@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakepact.catalog.errors import BadRequest
-from lakepact.catalog.pointers import Pointer
+from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.catalog.warehouse import LOCATION_PROPERTIES, is_of_a_table
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
@@ -38,6 +38,27 @@ class Folders:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+
+    async def claim(self, draft: Draft, pointer: Pointer, *, returns: bool = True) -> None:
+        """No two tables share a location, nor lie one inside the other: one's files would be the other's orphans.
+
+        `returns`: the table may have been here before.
+        """
+        await self.check(draft, pointer)
+        key = self.key(pointer.location)
+        owner = await draft.current(key)
+        if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
+            # Not a 409: clients take that for a name that is taken and say so, or try the same again.
+            raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
+        if returns and (owner is None or owner["id"] != pointer.id):
+            await self.check_again(pointer, owner["id"] if owner is not None else None)
+        draft.write(key, {"id": pointer.id, "location": pointer.location})
+
+    async def release(self, draft: Draft, pointer: Pointer) -> None:
+        key = self.key(pointer.location)
+        owner = await draft.current(key)
+        if owner is not None and owner["id"] == pointer.id:
+            draft.write(key, None)
 
     async def check(self, draft: Draft, pointer: Pointer) -> None:
         """Refuse a place inside of another table's folder. Reads the cell of the place itself too, in one round."""
@@ -82,6 +103,31 @@ class Folders:
                 f"location {pointer.location} and {other} of another table lie one inside the other by now. Choose "
                 f"another location"
             )
+
+    async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
+        """Whoever makes a table anew, under the name and in the folder of one that was dropped, means its folder.
+
+        The dropped one keeps its files for good, and can come back once the folder is free. Not for Delta: there would
+        be two logs in one folder.
+        """
+        key = self._parts.keys.dropped(owner_id)
+        note = await draft.current(key)
+        if note is None or note.get("purging") or pointer.kind is not Kind.TABLE:
+            return False
+        before = Pointer.from_json(note)
+        if (before.kind, before.identifier) != (pointer.kind, pointer.identifier):
+            return False
+        draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
+        return True
+
+    async def _whose(self, draft: Draft, owner_id: str) -> str:
+        note = await draft.current(self._parts.keys.dropped(owner_id))
+        if note is None:
+            return "belongs to another table. Choose another, or leave the location out"
+        return (
+            f"is kept for {shown(Pointer.from_json(note).identifier)} ({owner_id}), which was dropped: undrop that, "
+            f"choose another location, or wait until it is collected"
+        )
 
     def keys(self, location: str) -> list[Key]:
         """The cells that say whose folder this is, and whose those are that it lies in."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import uuid as uuids
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 import orjson
 
-from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, NotFound, Refusal
+from lakepact.catalog.earlier import Earlier, assigned_uuid, leaves_traces, named
+from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, Refusal
 from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.governance import refuse_protected
-from lakepact.catalog.ids import cells_of, claim_id
+from lakepact.catalog.ids import claim_id
 from lakepact.catalog.keys import Keys
 from lakepact.catalog.names import Names, missing
 from lakepact.catalog.namespaces import Namespaces, id_of, prefixes
@@ -30,18 +28,14 @@ from lakepact.iceberg.expiry import Expired, expired
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.files import collects
 from lakepact.iceberg.finish import Applied
-from lakepact.iceberg.intent import adds_snapshots, has_snapshots
 from lakepact.iceberg.locations import next_metadata_location, without_trailing_slash
 from lakepact.iceberg.metadata import create_metadata
-from lakepact.iceberg.parse import Requirement, Update
+from lakepact.iceberg.parse import Update
 from lakepact.iceberg.requests import Commit, CreateTable, Identifier
 from lakepact.iceberg.requirements import Failure, check_all, is_creation
 from lakepact.iceberg.successor import check_successor
 from lakepact.iceberg.updates import apply
 from lakepact.iceberg.validate import check_table_metadata
-from lakepact.kernel.model import Cell
-
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +65,7 @@ class Tables:
         self._namespaces = namespaces
         self._files = files
         self._folders = folders
+        self._earlier = Earlier(keys, names, files)
 
     # --- creating ---
 
@@ -112,47 +107,7 @@ class Tables:
     async def claim(self, draft: Draft, pointer: Pointer) -> None:
         """Write name, pointer and location of a table that was not there, of whatever kind."""
         returns = await claim_id(draft, self._keys, pointer)
-        await self._claim_location(draft, pointer, returns=returns)
-
-    async def _claim_location(self, draft: Draft, pointer: Pointer, *, returns: bool = True) -> None:
-        """No two tables share a location, nor lie one inside the other: one's files would be the other's orphans.
-
-        `returns`: the table may have been here before.
-        """
-        await self._folders.check(draft, pointer)
-        key = self._folders.key(pointer.location)
-        owner = await draft.current(key)
-        if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
-            # Not a 409: clients take that for a name that is taken and say so, or try the same again.
-            raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
-        if returns and (owner is None or owner["id"] != pointer.id):
-            await self._folders.check_again(pointer, owner["id"] if owner is not None else None)
-        draft.write(key, {"id": pointer.id, "location": pointer.location})
-
-    async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
-        """Whoever makes a table anew, under the name and in the folder of one that was dropped, means its folder.
-
-        The dropped one keeps its files for good, and can come back once the folder is free. Not for Delta: there would
-        be two logs in one folder.
-        """
-        key = self._keys.dropped(owner_id)
-        note = await draft.current(key)
-        if note is None or note.get("purging") or pointer.kind is not Kind.TABLE:
-            return False
-        before = Pointer.from_json(note)
-        if (before.kind, before.identifier) != (pointer.kind, pointer.identifier):
-            return False
-        draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
-        return True
-
-    async def _whose(self, draft: Draft, owner_id: str) -> str:
-        note = await draft.current(self._keys.dropped(owner_id))
-        if note is None:
-            return "belongs to another table. Choose another, or leave the location out"
-        return (
-            f"is kept for {shown(Pointer.from_json(note).identifier)} ({owner_id}), which was dropped: undrop that, "
-            f"choose another location, or wait until it is collected"
-        )
+        await self._folders.claim(draft, pointer, returns=returns)
 
     async def refuse_taken(self, draft: Draft, identifier: Identifier) -> None:
         there = await self._names.find(draft, identifier)
@@ -191,7 +146,7 @@ class Tables:
         self, draft: Draft, commits: tuple[Commit, ...], already: list[Changed | None]
     ) -> list[Changed]:
         """Some tables show that this commit has taken effect before. It was atomic, so then all of it has."""
-        if all(found is not None or not _leaves_traces(commit) for commit, found in zip(commits, already, strict=True)):
+        if all(found is not None or not leaves_traces(commit) for commit, found in zip(commits, already, strict=True)):
             return [
                 found or await self._as_it_is(draft, commit) for commit, found in zip(commits, already, strict=True)
             ]
@@ -207,7 +162,7 @@ class Tables:
         return changed
 
     async def _as_it_is(self, draft: Draft, commit: Commit) -> Changed:
-        identifier = _named(commit)
+        identifier = named(commit)
         pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
         return Changed(identifier, pointer.metadata_location if pointer is not None else None)
 
@@ -215,60 +170,17 @@ class Tables:
         check_property_updates(commit.updates)
         return await self._already(draft, commit) or await self._change(draft, commit)
 
+    async def _already(self, draft: Draft, commit: Commit) -> Changed | None:
+        """What a commit comes to that took effect before."""
+        table = await self._earlier.table_of(draft, commit)
+        return None if table is None else Changed(named(commit), table.metadata_location)
+
     async def shows(self, draft: Draft, commit: Commit) -> bool:
         """Whether a table shows that this very commit took effect before."""
-        return await self._already(draft, commit) is not None
-
-    async def _already(self, draft: Draft, commit: Commit) -> Changed | None:
-        """Where the table is now, if it shows that this very commit took effect before and its answer was lost.
-
-        Refusing it would make the client delete files that are live. So it is looked for under the table's id too: the
-        table may have been renamed or dropped since.
-        """
-        identifier = _named(commit)
-        if not _leaves_traces(commit):
-            return None
-        named = pointer = await self._names.find_kind(draft, identifier, Kind.TABLE)
-        if is_creation(commit.requirements):
-            uuid = _assigned_uuid(commit.updates)
-            assert uuid is not None, "a creation without one leaves no traces"
-            if pointer is None or pointer.id.lower() != uuid:
-                # All that whoever creates it asks for a moment later: one look for both.
-                await draft.read(*cells_of(self._keys, uuid))
-                pointer = await self._by_id(draft, uuid)
-            elif not adds_snapshots(commit.updates):
-                return Changed(identifier, pointer.metadata_location)
-            # Two may commit what was staged once: whose snapshots are not in the table has not created it.
-        else:
-            uuid = _required_uuid(commit.requirements)
-            if uuid is not None and (pointer is None or pointer.id.lower() != uuid):
-                pointer = await self._by_id(draft, uuid)
-        if pointer is None:
-            return None
-        base = (await self._files.of(pointer)).document
-        if not has_snapshots(base, commit.updates):
-            return None
-        if pointer is not named:
-            draft.found_by_id.append(pointer)
-        return Changed(identifier, pointer.metadata_location)
-
-    async def _by_id(self, draft: Draft, uuid: str) -> Pointer | None:
-        """The table with this id, whatever its name is, or the last version of a dropped one."""
-        [cell, note] = await draft.read(self._keys.table(uuid), self._keys.dropped(uuid))
-        return Pointer.of(cell) or await self._dropped(note)
-
-    async def _dropped(self, note: Cell) -> Pointer | None:
-        """It is there only as long as its file is."""
-        pointer = Pointer.of(note)
-        if pointer is None or pointer.kind is not Kind.TABLE:
-            return None
-        with suppress(NotFound):
-            await self._files.of(pointer)
-            return pointer
-        return None
+        return await self._earlier.table_of(draft, commit) is not None
 
     async def _change(self, draft: Draft, commit: Commit) -> Changed:
-        identifier = _named(commit)
+        identifier = named(commit)
         pointer = await self._names.find(draft, identifier)
         if is_creation(commit.requirements):
             return await self._change_new(draft, identifier, commit, pointer)
@@ -283,7 +195,7 @@ class Tables:
                 raise already_exists(there)
             file = await self._files.of(there)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
-        uuid = _assigned_uuid(commit.updates) or str(uuids.uuid4())
+        uuid = assigned_uuid(commit.updates) or str(uuids.uuid4())
         location = self._warehouse.new_location(identifier, uuid, properties)
         applied = apply(None, commit.updates, Context(draft.now_ms, new_uuid=uuid, new_location=location))
         self._warehouse.check_metadata(applied.metadata)
@@ -303,8 +215,8 @@ class Tables:
         new = self._next(draft, pointer, applied)
         self._folders.check_paths(draft, new, applied.metadata, base)
         if new.location != pointer.location:
-            await self._claim_location(draft, new)
-            await self._release_location(draft, pointer)
+            await self._folders.claim(draft, new)
+            await self._folders.release(draft, pointer)
         key = self._keys.table(pointer.id)
         draft.write(key, new.to_json())
         draft.commits.setdefault(key, []).append(commit)
@@ -390,8 +302,8 @@ class Tables:
         )
         self._folders.check_paths(draft, following, metadata, base)
         if following.location != pointer.location:
-            await self._claim_location(draft, following)
-            await self._release_location(draft, pointer)
+            await self._folders.claim(draft, following)
+            await self._folders.release(draft, pointer)
         draft.write(self._keys.table(pointer.id), following.to_json())
         return location
 
@@ -435,15 +347,15 @@ class Tables:
         self._folders.check_paths(draft, pointer, metadata, {})
         if there is not None and there.id == pointer.id:
             if there.location != pointer.location:
-                await self._claim_location(draft, pointer)
-                await self._release_location(draft, there)
+                await self._folders.claim(draft, pointer)
+                await self._folders.release(draft, there)
             draft.write(self._keys.table(pointer.id), pointer.to_json())
         else:
             if there is not None:
                 await self._let_go(draft, there, purge=False)
                 if there.location == pointer.location:
                     # Whoever puts one table in the place of another means its folder too.
-                    await self._release_location(draft, there)
+                    await self._folders.release(draft, there)
             await self.claim(draft, pointer)
         return _result(pointer)
 
@@ -508,15 +420,9 @@ class Tables:
         draft.write(key, None)
         if cell.revision == 1 and cell.writer == draft.transaction_id:
             # It came to be in this very transaction: nobody has seen it, and there is nothing to come back to.
-            await self._release_location(draft, pointer)
+            await self._folders.release(draft, pointer)
         note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
         draft.write(dropped, {**note, "namespace-ids": [id_of(one) for one in namespaces]})
-
-    async def _release_location(self, draft: Draft, pointer: Pointer) -> None:
-        key = self._keys.location(self._warehouse.blob_name(pointer.location))
-        owner = await draft.current(key)
-        if owner is not None and owner["id"] == pointer.id:
-            draft.write(key, None)
 
 
 def already_exists(there: Pointer) -> AlreadyExists:
@@ -544,24 +450,6 @@ def _results(all_changed: Iterable[Changed]) -> JsonObject:
     }
 
 
-def _named(commit: Commit) -> Identifier:
-    assert commit.identifier is not None, "whoever parses a commit fills it in from the path"
-    return commit.identifier
-
-
-def _leaves_traces(commit: Commit) -> bool:
-    """Whether a table shows that this very commit was made to it: by random ids of snapshots, or by its own id."""
-    if is_creation(commit.requirements):
-        return _assigned_uuid(commit.updates) is not None
-    return bool(adds_snapshots(commit.updates))
-
-
-def _required_uuid(requirements: Iterable[Requirement]) -> str | None:
-    uuid = next((str(one.body["uuid"]).lower() for one in requirements if one.type == words.ASSERT_TABLE_UUID), "")
-    # What no table can have as its id cannot be part of a key either.
-    return uuid if _UUID.fullmatch(uuid) else None
-
-
 def failed_requirements(failed: Iterable[tuple[Identifier, tuple[Failure, ...]]], message: str) -> CommitFailed:
     """A refusal that names every requirement that does not hold, what it expected, and what is there."""
     named = [
@@ -584,10 +472,6 @@ def check_property_updates(updates: Iterable[Update]) -> None:
             check_properties(update.body["updates"])
         elif update.action == words.REMOVE_PROPERTIES:
             check_properties(update.body["removals"])
-
-
-def _assigned_uuid(updates: Iterable[Update]) -> str | None:
-    return next((str(update.body["uuid"]).lower() for update in updates if update.action == words.ASSIGN_UUID), None)
 
 
 def _deletes_old_metadata(metadata: JsonObject) -> bool:
