@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,20 +20,19 @@ from urllib.parse import urlsplit
 import structlog
 
 from lakepact.access.principal import Principal
-from lakepact.catalog import Catalog, CatalogSettings, Watch
+from lakepact.catalog import Catalog, CatalogSettings
 from lakepact.catalog.sight import in_sight
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
-from lakepact.catalog.watch import Mirrored
 from lakepact.errors import InvalidSetting
 from lakepact.extras import how_to_install
-from lakepact.kernel.model import Transaction
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
 from lakepact.server.asgi import Admit, Application
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.auth.wiring import Auth, auth_of
+from lakepact.server.catalog_watch import CatalogWatch
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
 from lakepact.server.logs import RequestLines
@@ -249,54 +248,10 @@ async def without_server(settings: Settings) -> AsyncIterator[WithoutServer]:
         yield WithoutServer(opened.store, catalogs, watch.mirrors)
 
 
-class _CatalogWatch(Watch):
-    """What happens inside the catalogs, as metrics and receipts."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self.receipts: Receipts | None = None
-        self.mirrors: Mirrors | None = None
-
-    def cache(self, hit: bool) -> None:
-        if hit:
-            self._metrics.metadata_cache_hit()
-        else:
-            self._metrics.metadata_cache_missed()
-
-    def retried(self, operation: str = "", transaction_id: str = "") -> None:
-        self._metrics.commit_retried()
-        _log.debug("a plan was out of date and is made again", operation=operation, transaction_id=transaction_id)
-
-    def applied(self, changes: int) -> None:
-        self._metrics.commit_applied(changes)
-
-    def refused(self) -> None:
-        self._metrics.commit_refused()
-
-    def unknown(self) -> None:
-        self._metrics.commit_unknown()
-
-    def together(self, tables: int, milliseconds: float) -> None:
-        self._metrics.commit_of_many(tables, milliseconds)
-
-    def conflicted(self, reason: str = "") -> None:
-        self._metrics.commit_conflicted()
-        _log.debug("a commit was refused because something had moved", reason=reason)
-
-    async def mirrored(self, warehouse: str) -> Sequence[Mirrored]:
-        return () if self.mirrors is None else await self.mirrors.shown(warehouse)
-
-    async def committed(self, transaction: Transaction) -> None:
-        if self.receipts is not None:
-            self.receipts.later(transaction)
-        if self.mirrors is not None:
-            await self.mirrors.after_commit(transaction)
-
-
-def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], _CatalogWatch]:
+def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
     """One catalog a warehouse, all of them over the one store; and what follows their commits."""
     settings, metrics = opened.settings, opened.metrics
-    watch, rows = _CatalogWatch(metrics), delta_rows(opened.store)
+    watch, rows = CatalogWatch(metrics), delta_rows(opened.store)
     limits = CatalogSettings(
         max_tables=settings.max_tables,
         max_updates=settings.max_updates,
