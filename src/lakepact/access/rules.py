@@ -117,9 +117,9 @@ class Rights:
     """On the account alone: it counts everywhere too."""
 
     def on_namespace(self, levels: Iterable[str]) -> Role | None:
-        levels = tuple(levels)
         best = self.everywhere
         if self.namespaces:
+            levels = tuple(levels)
             for depth in range(1, len(levels) + 1):
                 best = higher(best, self.namespaces.get(levels[:depth]))
         return best

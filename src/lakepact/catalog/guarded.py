@@ -111,7 +111,8 @@ class GuardedOperations(Operations):
         ):
             raise missing(identifier, kind or Kind.TABLE)
         self._judged = rights, namespace
-        self._guard.note_read(self._inner, operation, [identifier])
+        if self._guard.trail.reads:
+            self._guard.note_read(self._inner, operation, [identifier])
         return pointer
 
     async def _asking(self) -> Asking:
@@ -265,7 +266,8 @@ class GuardedOperations(Operations):
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         await self.enter()
         seen = all_there(identifiers, await self._cut(identifiers))
-        self._guard.note_read(self._inner, "batchLoadTables", identifiers)
+        if self._guard.trail.reads:
+            self._guard.note_read(self._inner, "batchLoadTables", identifiers)
         return await self._inner.table_files([one.location for one in seen])
 
     async def _cut(self, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
