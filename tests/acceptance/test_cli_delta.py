@@ -156,6 +156,8 @@ def test_the_way_back_after_a_restore_is_the_command_that_the_backup_prints(tmp_
             made = before.delta.create("ml.labels", SCHEMA)
             before.delta.writer().commit(one_file(made.table_id))
             main("mirror", "run", "--once", "--store", old)
+            told = json.loads(main("backup", f"{backup}.too", "--without-delta", "--store", old, "--json"))
+            assert [one["table"] for one in told["left_out"]] == ["ml.labels"]
             said = [
                 main("backup", backup, "--without-delta", "--store", old),
                 main("restore", backup, "--check", "--store", new),

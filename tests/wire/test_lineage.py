@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,23 @@ async def test_t_forge_3_the_servers_own_words_are_not_for_clients(wire: Wire, k
     assert (await tx.do("commit", {"source": {"kind": kind}})).status == 400
     assert (await tx.do("commit", {"source": {"kind": "job"}})).status == 200
     assert (await wire.get(table_path("made"))).status == 200
+
+
+async def test_many_inputs_are_looked_at_and_a_commit_that_was_made_is_not_refused_for_them(wire: Wire) -> None:
+    await furnish(wire, "raw", "made")
+    raw = _input("db.raw", await wire.load("raw"), **{"snapshot-id": None})
+    tx = await begin(wire, isolation="snapshot")
+    await tx.commit([set_properties(a="b")], name="made")
+    others = [{**raw, "table-uuid": str(uuid.uuid4())} for _ in range(999)]
+    for _ in range(2):
+        assert (await tx.do("commit", _run(raw, *others))).status == 200
+
+
+async def test_that_a_new_table_is_made_of_nothing_is_verified(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        tx = await begin(wire)
+        assert (await tx.create("made")).status == 200
+        assert (await tx.do("commit", _run())).status == 200
+    [mine] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
+    assert mine["lineage"] == "verified"

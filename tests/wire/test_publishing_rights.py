@@ -257,3 +257,40 @@ async def test_a_table_that_was_renamed_meanwhile_is_a_conflict_for_who_may_writ
         await inside.post(table_path("t", "pub"), ONE_PROPERTY)
         await _renamed(people, ("pub", "t"), ("pub", "renamed"))
         assert (await _published(people.bob, transaction)).refusal == (409, "CommitFailedException")
+
+
+# --- where it belongs ---
+
+
+async def test_t_tenant_3_what_is_done_after_a_commit_is_shown_to_nobody_elsewhere(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await people.root.namespace("pub")
+        transaction, inside = await _begun(people.root)
+        assert (await inside.create("mine", "pub")).status == 200
+        assert (await _published(people.root, transaction)).status == 200
+        listed = (await people.mallory.get("/transactions?state=committed")).json()
+        assert listed["transactions"] == []
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+async def test_two_hundred_tables_come_to_be_in_one_transaction(tmp_path: Path, isolation: str) -> None:
+    async with house(tmp_path) as people:
+        await people.root.namespace("pub")
+        transaction, inside = await _begun(people.root, isolation=isolation)
+        for number in range(200):
+            assert (await inside.create(f"t{number}", "pub")).status == 200
+        assert (await _published(people.root, transaction)).status == 200
+
+
+async def test_a_transaction_that_names_too_much_is_ended_by_its_commit(tmp_path: Path) -> None:
+    async with house(tmp_path, max_cells=20) as people:
+        await people.root.namespace("pub")
+        transaction, inside = await _begun(people.root, isolation="snapshot")
+        for number in range(5):
+            assert (await inside.create(f"t{number}", "pub")).status == 200
+        for _ in range(2):
+            refused = await _published(people.root, transaction)
+            assert refused.status == 400
+            assert "max_cells" in refused.error["message"]
+        shown = (await people.root.get(f"/transactions/{transaction}")).json()
+        assert shown["state"] == "failed"

@@ -99,16 +99,26 @@ class MetadataFiles:
         location, read = pointer.metadata_location, views.read_view if pointer.kind is Kind.VIEW else tables.read
         file = await self._load(location, read, look=True)
         if file.vouched_for is not pointer:
-            try:
-                check_unaltered(file, pointer)
-            except Unreadable:
-                # Somebody may have put the right one back since this was read.
-                self._forget(location)
-                file = await self._load(location, read, look=True)
-                self._forget(location)
-                check_unaltered(file, pointer)
-                self._remember(file)
+            file = await self._checked(file, read, lambda one: check_unaltered(one, pointer))
             file.vouched_for = pointer
+        return file
+
+    async def known_by(self, location: str, digest: str | None) -> MetadataFile:
+        """The same for a table of which only this much is at hand."""
+        return await self._checked(await self.table(location), tables.read, lambda one: check_digest(one, digest))
+
+    async def _checked(
+        self, file: MetadataFile, read: Callable[[object], JsonObject], check: Callable[[MetadataFile], None]
+    ) -> MetadataFile:
+        try:
+            check(file)
+        except Unreadable:
+            # Somebody may have put the right one back since this was read.
+            self._forget(file.location)
+            file = await self._load(file.location, read, look=True)
+            self._forget(file.location)
+            check(file)
+            self._remember(file)
         return file
 
     async def raw(self, location: str) -> bytes:

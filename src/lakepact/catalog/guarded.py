@@ -268,7 +268,7 @@ class GuardedOperations(Operations):
         seen = all_there(identifiers, await self._cut(identifiers))
         if self._guard.trail.reads:
             self._guard.note_read(self._inner, "batchLoadTables", identifiers)
-        return await self._inner.table_files([one.location for one in seen])
+        return await self._inner.table_files(seen)
 
     async def _cut(self, identifiers: Sequence[Identifier]) -> list[TableAt | None]:
         """Where those of these tables are that may be seen."""
@@ -435,9 +435,6 @@ class GuardedOperations(Operations):
 
     async def table_file(self, location: str) -> MetadataFile:
         return await self._inner.table_file(location)
-
-    async def view_file(self, location: str) -> MetadataFile:
-        return await self._inner.view_file(location)
 
     async def table_after(self, done: Done) -> MetadataFile:
         return await self._inner.table_after(done)

@@ -43,8 +43,6 @@ from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage
 
 T = TypeVar("T")
 
-_KINDS = {family: kind for kind, family in FAMILIES.items()}
-
 
 def owner_of(record: TransactionRecord) -> str | None:
     """Whose transaction it is: who began it, or who sent the one request that it is."""
@@ -76,7 +74,8 @@ class GuardedTransactions(Transactions):
             record = await self._inner.begin(
                 call, ttl_s=ttl_s, isolation=isolation, properties=properties, read_only=read_only
             )
-            if owner_of(record) != self._guard.principal.name:
+            # Of one that ended long ago it is not known any more whose it was; the request is the same.
+            if owner_of(record) not in (self._guard.principal.name, None):
                 raise key_reused(record.id)
             return record
 
@@ -152,7 +151,8 @@ class GuardedTransactions(Transactions):
             writes = record.writes if record is not None else ()
             if made_by(NOTHING, writes):
                 made = made_by((await guard.now(guard.catalog)).rights, writes)
-                giving = Call(once, "addGrant", keyed=True, source=call.source, warehouse=call.warehouse)
+                who = {"principal": guard.principal.name}
+                giving = Call(once, "addGrant", keyed=True, source=who, warehouse=call.warehouse)
                 await guard.catalog.give(giving, made, user(guard.principal.name or ""))
         except LakepactError as error:
             # The tables are committed, and that is what was asked for.

@@ -15,10 +15,11 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.changes import METADATA, kind_of
+from lakepact.catalog.lineage import LINEAGE
 from lakepact.catalog.receipts import commit_key
 
 _OF_EVERY_SOURCE: Final = frozenset(
-    {"kind", "client", "client-info", "user-agent", "principal", "inputs", "checks", "quality"}
+    {"kind", "client", "client-info", "user-agent", "principal", "inputs", "checks", "quality", LINEAGE}
 )
 _OF_SPARK: Final = frozenset({"application-id", "application-name", "engine-version"})
 _OF_A_KIND: Final = {

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from lakepact.catalog.delta_steps import DELTA_CELLS
 from lakepact.catalog.errors import NotFound
-from lakepact.catalog.keys import family_of
+from lakepact.catalog.keys import family_of, last_segment
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, shown
 from lakepact.catalog.work import Judge
-from lakepact.errors import SnapshotTooOld, TransactionError, Unreadable
+from lakepact.errors import TransactionError, Unreadable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.keys import Key
-from lakepact.kernel.model import Isolation, Transaction, TransactionRecord
+from lakepact.kernel.model import Cell, Isolation, Transaction, TransactionRecord
 
 VERIFIED: Final = "verified"
 DECLARED: Final = "declared-unverified"
@@ -35,6 +35,7 @@ _PIPELINE: Final = "pipeline"
 _REST: Final = "rest"
 _TABLES: Final = ("tables", DELTA_CELLS)
 _MOST_INPUTS: Final = 1_000
+_AT_ONCE: Final = 500
 
 
 def lineage_of(source: Mapping[str, Any]) -> str:
@@ -51,7 +52,7 @@ async def witnessed(parts: Parts, record: TransactionRecord, source: JsonObject,
         return said
     try:
         seen = await _was_seen(parts, record, said.get("inputs") or [], judge)
-    except (TransactionError, SnapshotTooOld, NotFound, Unreadable):
+    except (TransactionError, NotFound, Unreadable):
         # It has ended meanwhile, or cannot be read any more: the commit says so, and not this.
         seen = False
     return {**said, LINEAGE: VERIFIED} if seen else said
@@ -66,12 +67,16 @@ async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge:
         loaded = _tables(contents)
         if not inputs:
             # That nothing was read can be said if nothing was loaded but what is written.
-            return loaded <= {write.key for write in contents.writes}
+            written = {last_segment(write.key) for write in contents.writes if family_of(write.key) in _TABLES}
+            return {last_segment(key) for key in loaded} <= written
     ids = [str(one.get("table-uuid")).lower() for one in inputs]
     if not ids or not all(map(_is_id, ids)):
         return False
     keys = {id: parts.keys.of_any_kind(id) for id in ids}
-    cells = await parts.store.read_in(record.id, [keys[id][family] for id in keys for family in _TABLES], note=False)
+    wanted = [keys[id][family] for id in keys for family in _TABLES]
+    cells: dict[Key, Cell] = {}
+    for first in range(0, len(wanted), _AT_ONCE):
+        cells |= await parts.store.read_in(record.id, wanted[first : first + _AT_ONCE], note=False)
     for id, one in zip(ids, inputs, strict=True):
         found = (Pointer.of(cells[keys[id][family]]) for family in _TABLES)
         pointer = next((one for one in found if one is not None), None)

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from lakepact.catalog.errors import NoSuchNamespace, NoSuchTable, NoSuchView, Refusal
 from lakepact.catalog.keys import Keys, last_segment
-from lakepact.catalog.pointers import Kind, Pointer, shown
+from lakepact.catalog.pointers import DIGEST, Kind, Pointer, shown
 from lakepact.errors import Contended
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key
@@ -40,6 +40,8 @@ class TableAt:
 
     id: str
     location: str
+    digest: str | None
+    """What that file is known by."""
 
 
 class Names:
@@ -112,7 +114,7 @@ class Names:
             moved = [one for one, cell in found.items() if not _goes_by(cell, one)]
             if not moved:
                 at = {
-                    one: TableAt(last_segment(cell.key), str(cell.value["metadata-location"]))
+                    one: TableAt(last_segment(cell.key), str(cell.value["metadata-location"]), cell.value.get(DIGEST))
                     for one, cell in found.items()
                     if cell.value
                 }

@@ -228,7 +228,7 @@ class Operations:
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         """All these tables as of one instant, in this order."""
         found = all_there(identifiers, await self.cut(self._cells, identifiers))
-        return await self.table_files([one.location for one in found])
+        return await self.table_files(found)
 
     async def shows(self, draft: Draft, commit: Commit) -> bool:
         """Whether a table shows that this very commit took effect before."""
@@ -241,11 +241,14 @@ class Operations:
             raise BadRequest(f"{len(identifiers)} tables asked for at once; the limit is {limit} (max_batch)")
         return await self._names.all_tables(cells, identifiers)
 
-    async def table_files(self, locations: Sequence[str]) -> list[MetadataFile]:
+    async def table_files(self, tables: Sequence[TableAt]) -> list[MetadataFile]:
         # Side by side only what takes a while: most of them are at hand.
-        away = [one for one in dict.fromkeys(locations) if not self.parts.files.holds(one)]
-        loaded = dict(zip(away, await self.parts.tasks.all([self.table_file(one) for one in away]), strict=True))
-        return [loaded.get(location) or await self.table_file(location) for location in locations]
+        away = list(dict.fromkeys(one for one in tables if not self.parts.files.holds(one.location)))
+        loaded = dict(zip(away, await self.parts.tasks.all([self._file_at(one) for one in away]), strict=True))
+        return [loaded.get(one) or await self._file_at(one) for one in tables]
+
+    async def _file_at(self, table: TableAt) -> MetadataFile:
+        return await self.parts.files.known_by(table.location, table.digest)
 
     async def stage_table(self, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         """The metadata of a table that is not there yet. The client writes into it, then commits its creation."""
@@ -417,9 +420,6 @@ class Operations:
 
     async def table_file(self, location: str) -> MetadataFile:
         return await self.parts.files.table(location)
-
-    async def view_file(self, location: str) -> MetadataFile:
-        return await self.parts.files.view(location)
 
     async def table_after(self, done: Done) -> MetadataFile:
         """The version that a change has made."""

@@ -24,6 +24,7 @@ from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.grants import refuse_granted
 from lakepact.catalog.keys import family_of
+from lakepact.catalog.names import TableAt
 from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.operations import Operations, Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
@@ -329,6 +330,9 @@ class Overlay(Operations):
     async def table_file(self, location: str) -> MetadataFile:
         return guarded(await super().table_file(location))
 
+    async def _file_at(self, table: TableAt) -> MetadataFile:
+        return guarded(await super()._file_at(table))
+
     async def file_of(self, pointer: Pointer) -> MetadataFile:
         file = await super().file_of(pointer)
         return guarded(file) if pointer.kind is Kind.TABLE else file
@@ -444,14 +448,18 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
     return ClosedTransaction(f"transaction {transaction_id} {what}. {again}")
 
 
+def warehouse_of(record: TransactionRecord) -> str | None:
+    """A transaction stays in one warehouse: it says which, its answer does, or its cells. None: nobody says."""
+    if (said := record.properties.get(WAREHOUSE) or (record.answer or {}).get("warehouse")) is not None:
+        return str(said)
+    named = {segments_of(write.key)[0] for write in record.writes}
+    return named.pop() if len(named) == 1 else None
+
+
 def belongs_to(record: TransactionRecord, warehouse: str) -> bool:
-    """A transaction stays in one warehouse: it says which, or its cells do."""
-    if WAREHOUSE in record.properties:
-        return record.properties[WAREHOUSE] == warehouse
-    # A refusal has written nothing, so its answer says where it was sent to.
-    if said := (record.answer or {}).get("warehouse"):
-        return bool(said == warehouse)
-    return all(write.key.startswith(f"{warehouse}/") for write in record.writes)
+    """Of one that was given up long ago nothing is left, not even where it was: it tells of nobody."""
+    said = warehouse_of(record)
+    return said == warehouse or (said is None and record.answer is None)
 
 
 def guarded(file: MetadataFile) -> MetadataFile:

@@ -131,7 +131,7 @@ class Publisher:
         """End an open transaction with this refusal as its answer, whoever asks from now on."""
         record = await self._record(call)
         self._parts.watch.refused()
-        answer = {"operation": call.operation, "error": refusal.to_json(), "source": call.source}
+        answer = self._answer(call, {"error": refusal.to_json()})
         await self._parts.store.fail(record.id, record.request_hash, answer)
 
     async def _record(self, call: Call) -> TransactionRecord:
@@ -177,6 +177,9 @@ class Publisher:
                 # Another attempt to commit it has put them aside, and does not count: they are written again.
                 rows.lost()
                 continue
+            except InvalidRequest as error:
+                # It names more cells than one commit may: it will do so however often it is tried.
+                return await self._fail(call, sealed, as_refusal(error))
             if not isinstance(outcome, Conflict):
                 return await self._ended(call, transaction, outcome, draft)
             if outcome.final:
@@ -243,7 +246,7 @@ class Publisher:
 
     async def _fail(self, call: Call, sealed: Transaction, refusal: Refusal) -> Done:
         self._parts.watch.refused()
-        answer = {"operation": call.operation, "error": refusal.to_json(), "source": call.source}
+        answer = self._answer(call, {"error": refusal.to_json()})
         settled = await self._parts.store.fail(sealed.id, sealed.request_hash, answer)
         if isinstance(settled, Committed):
             return Done(settled.id, settled.answer["result"], replayed=True)
@@ -308,8 +311,11 @@ class Publisher:
         return self._answered(call, plan)
 
     def _answered(self, call: Call, plan: Transaction) -> Transaction:
-        answer = {"operation": call.operation, "result": {"results": results_of(plan.writes)}, "source": call.source}
+        answer = self._answer(call, {"result": {"results": results_of(plan.writes)}})
         return Transaction(plan.id, plan.request_hash, plan.writes, plan.reads, answer, plan.sealed)
+
+    def _answer(self, call: Call, what: JsonObject) -> JsonObject:
+        return {"operation": call.operation, "warehouse": self._parts.warehouse.name, **what, "source": call.source}
 
     async def _common_time(self, now_ms: int, writes: Iterable[Write], moved: Mapping[Key, Cell]) -> int:
         """No table may become older than it was."""

@@ -72,7 +72,7 @@ async def publishing_rights(guard: Guard, writes: Sequence[Write], state: State,
                 if (pointer := Pointer.of(now[key])) is not None:
                     _check_role(pointer, Role.MANAGE, names.get(id, id), asking)
     rights = PublishingRights(guard, asking, is_owner=is_owner)
-    if state is State.PREPARED:
+    if state is State.PREPARED and asking.rights.everywhere is not Role.MANAGE:
         await _check_prepared(guard, rights, writes, now)
     return rights
 
@@ -86,8 +86,8 @@ async def _check_prepared(
         if family_of(write.key) != FAMILIES[Kind.TABLE] or write.value is None:
             continue
         pointer, there = Pointer.from_json(write.value), Pointer.of(now[write.key])
-        before = None if there is None else (await files.table(there.metadata_location)).document
-        rights.check_table(pointer, before, (await files.table(pointer.metadata_location)).document)
+        before = None if there is None else (await files.of(there)).document
+        rights.check_table(pointer, before, (await files.of(pointer)).document)
 
 
 def _names_in(writes: Sequence[Write]) -> dict[str, str]:

@@ -12,7 +12,16 @@ from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
 from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, ClosedTransaction, Overlay, belongs_to, closed
+from lakepact.catalog.overlay import (
+    PRINCIPAL,
+    READ_ONLY,
+    WAREHOUSE,
+    ClosedTransaction,
+    Overlay,
+    belongs_to,
+    closed,
+    warehouse_of,
+)
 from lakepact.catalog.publish import Publisher
 from lakepact.catalog.runs import checked_report, report_bytes, report_name
 from lakepact.catalog.warehouse import check_properties
@@ -107,7 +116,8 @@ class Transactions:
         cursor, looked = begin, 0
         while True:
             page = await self._parts.store.transactions(wanted, after=cursor, limit=limit)
-            found += (one for one in page.transactions if belongs_to(one, name) and not is_guard(one) and shows(one))
+            ours = (one for one in page.transactions if warehouse_of(one) == name and not is_guard(one))
+            found += (one for one in ours if shows(one))
             if len(found) > limit:
                 return TransactionPage(tuple(found[:limit]), found[limit - 1].id)
             if page.after is None:
@@ -200,7 +210,8 @@ class Transactions:
 
     async def commit(self, call: Call) -> Done:
         record = await self._check_here(call.transaction_id)
-        call = replace(call, source=await witnessed(self._parts, record, call.source, call.judge))
+        if not record.state.final:
+            call = replace(call, source=await witnessed(self._parts, record, call.source, call.judge))
         return await self._parts.measured(self._publisher.commit(call, record))
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:

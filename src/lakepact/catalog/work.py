@@ -364,10 +364,13 @@ class Worker:
         self, call: Call, draft: Draft, result: JsonObject, deadline: float, rows: PlannedRows
     ) -> Done | None:
         """None if something has moved since it was read: plan again."""
-        answer = {"operation": call.operation, "result": result, "source": call.source}
-        if not all(key.startswith(f"{self._warehouse}/") for key in draft.writes):
-            # Grants on a whole account: their cells do not say where they were asked for.
-            answer["warehouse"] = self._warehouse
+        # Where it was asked for is said even when nothing else of it is left.
+        answer = {
+            "operation": call.operation,
+            "warehouse": self._warehouse,
+            "result": result,
+            "source": call.source,
+        }
         if self._clock.monotonic_s() > deadline:
             raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)

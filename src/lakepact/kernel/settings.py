@@ -34,7 +34,7 @@ class KernelSettings:
     trim_after_s: float = 90_000.0
     """How old a finished record must be before its plan is trimmed away (key lifetime plus a day)."""
 
-    max_cells: int = 1_000
+    max_cells: int = 2_000
     """Cells one transaction may name, written and read together."""
 
     max_value_bytes: int = 262_144

@@ -18,7 +18,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -56,7 +56,8 @@ class SavedRecord(NamedTuple):
     answer: Value
 
 
-class LeftOut(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class LeftOut:
     """A Delta table that is in the catalog and not in its backup. Its log is its way back."""
 
     table: str
@@ -109,7 +110,7 @@ async def save(
                 "id": id,
                 "made-ms": made_ms,
                 "version": __version__,
-                "left-out": [one._asdict() for one in left_out],
+                "left-out": [asdict(one) for one in left_out],
             }
         )
         for cell in cells.values():
@@ -288,7 +289,8 @@ def _is_of_delta(cell: Cell) -> bool:
 
 def _left_out(cell: Cell) -> LeftOut:
     value, warehouse = cell.value or {}, segments_of(cell.key)[0]
-    name = ".".join((*value.get("namespace", ()), value.get("name", "")))
+    levels = (*value.get("namespace", ()), value.get("name", ""))
+    name = ".".join(f'"{level}"' if "." in level else level for level in levels)
     return LeftOut(name, warehouse, value.get("location", ""), dropped=_family(cell.key) == "dropped")
 
 

@@ -11,7 +11,7 @@ from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.edits import is_guard
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.keys import levels_of
-from lakepact.catalog.overlay import NOTING, WAREHOUSE, belongs_to
+from lakepact.catalog.overlay import NOTING, WAREHOUSE, warehouse_of
 from lakepact.catalog.receipts import CommittedChange
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, timestamp_ms
@@ -206,7 +206,7 @@ async def _since(
 
 def _is_ours(record: TransactionRecord, warehouse: str) -> bool:
     """Of this warehouse, and somebody's: upkeep notes down for itself what nobody has asked for."""
-    if is_guard(record) or not belongs_to(record, warehouse):
+    if is_guard(record) or warehouse_of(record) != warehouse:
         return False
     if (record.answer or {}).get("operation") in _FOR_ITSELF or _is_backup(record):
         return False
