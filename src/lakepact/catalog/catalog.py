@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from lakepact.access import Principal, Role, Scope
-from lakepact.catalog.cells import MainCells
+from lakepact.catalog.cells import MainCells, a_look_each
 from lakepact.catalog.delta_import import DeltaImport, ImportDelta
 from lakepact.catalog.delta_steps import needed
 from lakepact.catalog.delta_tables import DeltaCommit
@@ -42,7 +42,6 @@ from lakepact.kernel.model import Cell, Transaction, TransactionRecord
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
 
 _DROP_ATTEMPTS: Final = 10
-_READ_AT_ONCE: Final = 500
 _SWEPT_AT_ONCE: Final = 500
 _UNDROP_MS: Final = 30 * 24 * 3600 * 1000
 """For how long what was granted on a dropped table is kept, should it come back."""
@@ -120,8 +119,8 @@ class Catalog(Operations):
         """With the names that tables and views have now. Those that are gone have left theirs out."""
         keys = {one.scope: pointer_key(self.parts.keys, one.scope) for one in grants if one.scope.is_thing}
         found: dict[Key, Cell] = {}
-        for first in range(0, len(keys), _READ_AT_ONCE):
-            found |= await self.parts.store.read(list(keys.values())[first : first + _READ_AT_ONCE])
+        for some in a_look_each(list(keys.values())):
+            found |= await self.parts.store.read(some)
         described = []
         for one in grants:
             pointer = Pointer.of(found[keys[one.scope]]) if one.scope in keys else None
@@ -170,14 +169,13 @@ class Catalog(Operations):
         things = list(dict.fromkeys(one.scope for one in await self.grants.all() if one.scope.is_thing))
         gone: list[Scope] = []
         oldest_ms = self.now_ms() - _UNDROP_MS
-        for first in range(0, len(things), _READ_AT_ONCE // 2):
-            some = things[first : first + _READ_AT_ONCE // 2]
-            pointers = {one: pointer_key(self.parts.keys, one) for one in some}
-            notes = {one: self.parts.keys.dropped(one.id) for one in some}
+        for part in a_look_each(things, cells=2):
+            pointers = {one: pointer_key(self.parts.keys, one) for one in part}
+            notes = {one: self.parts.keys.dropped(one.id) for one in part}
             found = await self.parts.store.read([*pointers.values(), *notes.values()])
             gone += [
                 one
-                for one in some
+                for one in part
                 if not found[pointers[one]].exists and (found[notes[one]].value or {}).get("dropped-ms", 0) < oldest_ms
             ]
         if gone:

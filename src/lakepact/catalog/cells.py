@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, CellPage
 from lakepact.kernel.ports import CellStore
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 500
+"""Cells in one look: well within what a store lets one transaction name."""
+
+
+def a_look_each(wanted: Sequence[T], cells: int = 1) -> Iterator[Sequence[T]]:
+    """Any number of things, in as many parts as it takes looks to read so many cells of each."""
+    size = _AT_ONCE // cells
+    for first in range(0, len(wanted), size):
+        yield wanted[first : first + size]
 
 
 class Cells(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from lakepact.access import Principal, Role, Scope
 from lakepact.access.rules import RULES, higher, holders_of
 from lakepact.catalog.catalog import Catalog, GrantScope
+from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.delta_import import ImportDelta
 from lakepact.catalog.dropped import DroppedPage, DroppedTable, not_dropped
 from lakepact.catalog.grants import Grant
@@ -32,8 +33,6 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import TransactionRecord
-
-_READ_AT_ONCE: Final = 500
 
 
 class GuardedCatalog(GuardedOperations, Catalog):
@@ -223,8 +222,7 @@ async def _roles_on(cells: Reads, asking: Asking, dropped: Sequence[DroppedTable
     around = [prefixes(table.pointer.identifier.namespace) for table in dropped]
     granted = list(dict.fromkeys(one for namespaces in around for one in namespaces if one in rights.namespaces))
     now: dict[tuple[str, ...], str | int | None] = {}
-    for first in range(0, len(granted), _READ_AT_ONCE):
-        some = granted[first : first + _READ_AT_ONCE]
+    for some in a_look_each(granted):
         found = await cells.read(*(asking.keys.namespace(one) for one in some))
         now |= {one: id_of(cell) for one, cell in zip(some, found, strict=True)}
     roles: list[Role | None] = []

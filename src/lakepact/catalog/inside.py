@@ -59,7 +59,7 @@ class Inside:
         seen = {
             identifier: one.id
             for identifier, one in zip(identifiers, found, strict=True)
-            if one is not None and sees_table(rights, _namespace_in(now[keys[one.id]], identifier), one.id)
+            if one is not None and sees_table(rights, _namespace_in(now[keys[one.id]], identifier.namespace), one.id)
         }
         at = dict(zip(seen, await overlay.cut(overlay.cells, list(seen)), strict=True))
         # One that has come to stand for another table in between was judged by the one before.
@@ -74,8 +74,7 @@ class Inside:
             keys = {scope: pointer_key(parts.keys, scope) for scope in scopes}
             now = await parts.store.read(keys.values())
             for scope, key in keys.items():
-                pointer = Pointer.of(now[key])
-                if asking.rights.on_thing(pointer.identifier.namespace if pointer else namespace, scope) is not None:
+                if asking.rights.on_thing(_namespace_in(now[key], namespace), scope) is not None:
                     seen.add(scope.id)
             after = page.after
             if after is None:
@@ -86,6 +85,6 @@ def sees_table(rights: Rights, namespace: tuple[str, ...], table_id: str) -> boo
     return rights.on_thing(namespace, Scope.thing(FAMILIES[Kind.TABLE], table_id)) is not None
 
 
-def _namespace_in(cell: Cell, identifier: Identifier) -> tuple[str, ...]:
+def _namespace_in(cell: Cell, else_in: Sequence[str]) -> tuple[str, ...]:
     pointer = Pointer.of(cell)
-    return identifier.namespace if pointer is None else pointer.identifier.namespace
+    return tuple(else_in) if pointer is None else pointer.identifier.namespace

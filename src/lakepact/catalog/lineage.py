@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.delta_steps import DELTA_CELLS
 from lakepact.catalog.errors import NotFound
 from lakepact.catalog.keys import family_of, last_segment
@@ -35,7 +36,6 @@ _PIPELINE: Final = "pipeline"
 _REST: Final = "rest"
 _TABLES: Final = ("tables", DELTA_CELLS)
 _MOST_INPUTS: Final = 1_000
-_AT_ONCE: Final = 500
 
 
 def lineage_of(source: Mapping[str, Any]) -> str:
@@ -75,8 +75,8 @@ async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge:
     keys = {id: parts.keys.of_any_kind(id) for id in ids}
     wanted = [keys[id][family] for id in keys for family in _TABLES]
     cells: dict[Key, Cell] = {}
-    for first in range(0, len(wanted), _AT_ONCE):
-        cells |= await parts.store.read_in(record.id, wanted[first : first + _AT_ONCE], note=False)
+    for some in a_look_each(wanted):
+        cells |= await parts.store.read_in(record.id, some, note=False)
     for id, one in zip(ids, inputs, strict=True):
         found = (Pointer.of(cells[keys[id][family]]) for family in _TABLES)
         pointer = next((one for one in found if one is not None), None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from lakepact.access import Principal, Rights, Role, Scope
 from lakepact.access.rules import higher
+from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.errors import Forbidden, NoSuchNamespace, NoSuchTable
 from lakepact.catalog.grants import Grants, pointer_key
 from lakepact.catalog.keys import Keys
@@ -22,8 +23,6 @@ from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell
 from lakepact.kernel.ports import CellStore
-
-_READ_AT_ONCE: Final = 500
 
 
 class Look:
@@ -85,11 +84,11 @@ class Asking:
             f"give it with lakepact grants add"
         )
 
-    async def role_on(self, pointer: Pointer) -> Role | None:
+    async def role_on(self, pointer: Pointer, enough: Role = Role.MANAGE) -> Role | None:
         """A transaction goes on seeing things where they were when it began. Rights are those of now, and so is the
-        place that they come from."""
-        namespace = pointer.identifier.namespace
-        if self.inside and self.rights.everywhere is not Role.MANAGE:
+        place that they come from; where that is need not be known by who has `enough` everywhere."""
+        namespace, everywhere = pointer.identifier.namespace, self.rights.everywhere
+        if self.inside and (everywhere is None or everywhere < enough):
             namespace = await namespace_now(self.store, self.keys, pointer)
         return self.rights.on_thing(namespace, scope_of(pointer))
 
@@ -104,8 +103,8 @@ class Asking:
         """Where the tables and views are on which something is granted. They may have been renamed, so it is read."""
         found: set[tuple[str, ...]] = set()
         keys = [pointer_key(self.keys, Scope(text)) for text in self.rights.things]
-        for first in range(0, len(keys), _READ_AT_ONCE):
-            for cell in (await self.store.read(keys[first : first + _READ_AT_ONCE])).values():
+        for some in a_look_each(keys):
+            for cell in (await self.store.read(some)).values():
                 if cell.value is not None:
                     found.add(tuple(cell.value["namespace"]))
         return found
@@ -137,7 +136,7 @@ class OnThing:
         if pointer is None:
             role = asking.rights.on_namespace(self.identifier.namespace)
         else:
-            role = await asking.role_on(pointer)
+            role = await asking.role_on(pointer, self.role)
         for text, was in asking.left.items():
             # The name by which it was asked for: what was renamed by the request is left under its new one.
             if was == self.identifier or self.identifier in asking.let_go:
@@ -161,7 +160,7 @@ class OnId:
         scope = Scope.thing(FAMILIES[self.kind], self.id)
         [cell] = await cells.read(pointer_key(asking.keys, scope))
         pointer = Pointer.of(cell)
-        role = None if pointer is None else await asking.role_on(pointer)
+        role = None if pointer is None else await asking.role_on(pointer, self.role)
         if role is None or pointer is None:
             raise _no_id(self.kind, self.id)
         if role < self.role:

@@ -19,6 +19,7 @@ from typing import Final, Self
 
 from lakepact.access import Principal, Rights, Role, Scope
 from lakepact.catalog.catalog import Catalog
+from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.grants import pointer_key
 from lakepact.catalog.guarded_transactions import owner_of
 from lakepact.catalog.keys import family_of, levels_of
@@ -30,7 +31,6 @@ from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, State, TransactionRecord, Value
 
-_READ_AT_ONCE: Final = 500
 _POINTERS: Final = frozenset(FAMILIES.values())
 
 
@@ -229,8 +229,7 @@ class Visibility:
         """These cells, as far as they can be: somebody's document may name what cannot exist."""
         store = self._catalog.parts.store
         found: dict[Key, Cell] = {}
-        for first in range(0, len(keys), _READ_AT_ONCE):
-            some = keys[first : first + _READ_AT_ONCE]
+        for some in a_look_each(keys):
             try:
                 found |= await store.read(some)
             except IllegalKey:
