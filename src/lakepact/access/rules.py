@@ -274,13 +274,14 @@ def _rules() -> dict[str, Rule]:
         "undropTable": Rule(manage, "the table or view, and create on the namespace it comes back to"),
         "listReachable": Rule(manage, "the warehouse: it names the files of all tables"),
         "listReachableFiles": Rule(manage, "the warehouse: it names the files of all tables"),
-        # rights and governance
+        # rights, governance, and who did what
         "listGrants": Rule(manage, "what they are on; one's own may always be listed"),
         "addGrant": Rule(manage, "what it is on"),
         "removeGrant": Rule(manage, "what it is on"),
         "checkGrant": Rule(manage, "what it is on; oneself may always be asked about"),
         "loadGovernance": Rule(read, "the table or view"),
         "putGovernance": Rule(manage, "the table or view"),
+        "listAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         # pages: each shows what may be seen
         "showHome": Rule(read, "anything in a warehouse of one's account; the server's numbers: a whole one"),
         "showWarehouse": Rule(read, "anything in the warehouse; namespaces without anything to see are left out"),
