@@ -38,6 +38,7 @@ _SECOND_MS: Final = 1_000
 _FIRST_WIDTH_MS: Final = 3_600_000
 _WIDER: Final = 8
 
+_TELLS_NAMES: Final = frozenset({"identifier", "name", "namespace", "new", "on", "to"})
 _TEXTS: Final = ("operation", "outcome")
 _LISTS: Final = ("tables", "namespaces")
 _TOKEN: Final = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})\.([^/]{0,400})")
@@ -116,6 +117,14 @@ def tables_in(line: Mapping[str, Any]) -> list[str]:
     if "name" in said:
         found += (f"{namespace}.{said['name']}" for namespace in line["namespaces"])
     return list(dict.fromkeys(one for one in found if one))
+
+
+def about(line: Mapping[str, Any]) -> str:
+    """What a line is about, in a few words: names, and what else the request said."""
+    names = tables_in(line) or [one for one in line["namespaces"] if one]
+    said = line.get("detail") or {}
+    words = (f"{name}={value}" for name, value in said.items() if not names or name not in _TELLS_NAMES)
+    return " ".join(one for one in (", ".join(names), *words) if one)
 
 
 @dataclass(frozen=True, slots=True)
