@@ -299,6 +299,7 @@ def _rules() -> dict[str, Rule]:
         "showPipelines": Rule(read, "as `showRun` for each; others are left out"),
         "showRun": Rule(read, "one's own; of the runs of others the tables they have made, read and checked"),
         "showMirrors": Rule(read, "the warehouse"),
+        "showAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
         "submitGovernance": Rule(manage, "the table or view"),
         "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),

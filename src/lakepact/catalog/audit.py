@@ -56,6 +56,11 @@ class Position(NamedTuple):
     def token(self) -> str:
         return f"{self.at_ms}.{self.number}.{self.file}"
 
+    @staticmethod
+    def is_token(text: str) -> bool:
+        """Whether a page has said this, and nobody has written it."""
+        return _TOKEN.fullmatch(text) is not None
+
     @classmethod
     def parse(cls, text: str) -> Position:
         """A page token, a moment as people write it, or its milliseconds since 1970. Lines before it are meant."""
