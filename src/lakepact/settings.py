@@ -50,6 +50,7 @@ _NAMES_SOMEBODY: Final = "names_somebody"
 
 RESERVED_WORDS: Final = frozenset(
     {
+        "audit",
         "config",
         "delta-tables",
         "dropped",

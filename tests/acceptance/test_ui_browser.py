@@ -6,6 +6,7 @@ LAKEPACT_SCREENSHOTS=<folder> keeps a picture of every page in every look, for p
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,9 @@ from urllib.parse import quote
 
 import pytest
 
+from lakepact.catalog.trail import Entry, Outcome, file_name
+from lakepact.client import new_key
+from lakepact.iceberg.requests import Identifier
 from lakepact.runtime import SystemClock, SystemRng
 from lakepact.server.auth.tokens import Tokens
 from lakepact.settings import Settings
@@ -61,6 +65,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     with running_server(folder, env={"LAKEPACT_LOG_LEVEL": "warning", "LAKEPACT_UPKEEP_INTERVAL_S": "5"}) as server:
         lake = fill(server.url, folder / "data" / "warehouse")
         lake.past("raw", "events", 5_000, receipts=120, step_ms=60_000)
+        busy_trail(folder / "data" / "warehouse")
         yield Shown(server, lake, pages_of(lake))
 
 
@@ -74,6 +79,32 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Elsewhere: this thread has an event loop, which is Playwright's."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+def busy_trail(warehouse: Path) -> None:
+    """More than a page of the audit trail, with names that nobody would choose."""
+    now_ms = SystemClock().now_ms()
+    reason = "eve may not do this: it needs the role manage on table sales.orders. Whoever manages that can give it"
+    lines = []
+    for number in range(120):
+        tables = (Identifier(("sales",), "orders"), *(Identifier(("names",), one) for one in HOSTILE[: number % 6]))
+        refused = number % 4 == 1
+        outcome = list(Outcome)[number % 4]
+        entry = Entry(
+            now_ms - 120 + number,
+            "default",
+            HOSTILE[number % len(HOSTILE)] if number % 3 else "eve",
+            ("updateTable", "dropTable", "commitTransaction")[number % 3],
+            outcome,
+            tables if number % 5 else (),
+            transaction_id=new_key(),
+            reason=reason if refused else None,
+            detail={"holder": "user:" + "x" * 200, "role": "read", "on": "warehouse"} if not number % 5 else None,
+        )
+        lines.append(json.dumps(entry.to_json("main")))
+    file = warehouse / file_name(now_ms - 120, now_ms - 1, "host", 1)
+    file.parent.mkdir(parents=True)
+    file.write_text("\n".join([*lines, "damaged"]))
 
 
 def pages_of(lake: Company) -> dict[str, str]:
@@ -117,6 +148,8 @@ def pages_of(lake: Company) -> dict[str, str]:
         "run": f"/ui/pipelines/main/{runs[-1]}",
         "failed-run": f"/ui/pipelines/main/{failed_run}",
         "mirrors": "/ui/mirrors/main",
+        "audit": "/ui/audit/main",
+        "audit-none": "/ui/audit/main?principal=nobody&outcome=denied",
         "broken-table": "/ui/catalog/main/many/t00001",
     }
 

@@ -37,8 +37,11 @@ class Stub:
 
 
 @contextmanager
-def answering(answers: Answers) -> Iterator[Stub]:
-    """A server on a free port. A question that `answers` does not know should raise: then the answer is 500."""
+def answering(answers: Answers, media: str | None = None) -> Iterator[Stub]:
+    """A server on a free port. A question that `answers` does not know should raise: then the answer is 500.
+
+    `media`: what it says that its answers are, if it says anything.
+    """
     stub = Stub("")
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,6 +55,8 @@ def answering(answers: Answers) -> Iterator[Stub]:
                 status, text = 500, repr(error)
             data = text.encode()
             self.send_response(status)
+            if media is not None:
+                self.send_header("Content-Type", media)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

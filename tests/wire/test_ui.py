@@ -37,6 +37,8 @@ PAGES = [
     "/ui/transactions/main?state=failed",
     "/ui/pipelines/main",
     "/ui/mirrors/main",
+    "/ui/audit/main",
+    "/ui/audit/main?principal=eve&outcome=denied",
 ]
 ABOUT_TABLES = [
     "/ui/catalog/main/db",
@@ -62,6 +64,7 @@ async def test_a_server_without_anything_says_so(anywhere: Wire) -> None:
     assert "Nothing is under way" in (await look(anywhere, "/ui/transactions/main")).text
     assert "No runs in the last 30 days" in (await look(anywhere, "/ui/pipelines/main")).text
     assert "No mirrors" in (await look(anywhere, "/ui/mirrors/main")).text
+    assert "Nothing yet" in (await look(anywhere, "/ui/audit/main")).text
     await anywhere.namespace("db")
     assert "Nothing in here yet" in (await look(anywhere, "/ui/catalog/main/db")).text
     await anywhere.table()
@@ -148,6 +151,9 @@ async def test_what_is_not_there_is_a_page_that_says_so(wire: Wire) -> None:
         "/ui/search?q=a&warehouse=other": 404,
         "/ui/static/nothing.css": 404,
         "/ui/mirrors/other": 404,
+        "/ui/audit/other": 404,
+        "/ui/audit/main?outcome=good": 400,
+        "/ui/audit/main?before=x": 400,
     }.items():
         page = await look(wire, path, status)
         assert str(status) in page.text, path

@@ -274,13 +274,14 @@ def _rules() -> dict[str, Rule]:
         "undropTable": Rule(manage, "the table or view, and create on the namespace it comes back to"),
         "listReachable": Rule(manage, "the warehouse: it names the files of all tables"),
         "listReachableFiles": Rule(manage, "the warehouse: it names the files of all tables"),
-        # rights and governance
+        # rights, governance, and who did what
         "listGrants": Rule(manage, "what they are on; one's own may always be listed"),
         "addGrant": Rule(manage, "what it is on"),
         "removeGrant": Rule(manage, "what it is on"),
         "checkGrant": Rule(manage, "what it is on; oneself may always be asked about"),
         "loadGovernance": Rule(read, "the table or view"),
         "putGovernance": Rule(manage, "the table or view"),
+        "listAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         # pages: each shows what may be seen
         "showHome": Rule(read, "anything in a warehouse of one's account; the server's numbers: a whole one"),
         "showWarehouse": Rule(read, "anything in the warehouse; namespaces without anything to see are left out"),
@@ -298,6 +299,7 @@ def _rules() -> dict[str, Rule]:
         "showPipelines": Rule(read, "as `showRun` for each; others are left out"),
         "showRun": Rule(read, "one's own; of the runs of others the tables they have made, read and checked"),
         "showMirrors": Rule(read, "the warehouse"),
+        "showAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
         "submitGovernance": Rule(manage, "the table or view"),
         "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),

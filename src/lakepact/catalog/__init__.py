@@ -14,6 +14,7 @@ edits        many tables staged together, by updates or as whole documents
 catalog      all of it for one warehouse
 idempotency  what makes two requests the same
 receipts     what a committed change leaves behind
+trail, audit who asked for what: as lines in files, and read back
 watch        what happens inside, for metrics
 """
 

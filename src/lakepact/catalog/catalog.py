@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from lakepact.access import Principal, Role, Scope
+from lakepact.catalog.audit import AuditPage, AuditReader, Position, Wanted
 from lakepact.catalog.cells import MainCells, a_look_each
 from lakepact.catalog.delta_import import DeltaImport, ImportDelta
 from lakepact.catalog.delta_steps import needed
@@ -251,6 +252,11 @@ class Catalog(Operations):
 
     async def reachable_files(self, table_id: str, keep_ms: int) -> list[str]:
         return await Reachable(self.parts).delta_files(table_id, keep_ms)
+
+    async def audit_page(self, before: Position | None, wanted: Wanted, limit: int) -> AuditPage:
+        """The newest lines of the audit trail that are as wanted, a page of them."""
+        reader = AuditReader(self.parts.blobs, self.parts.tasks, self.now_ms())
+        return await reader.page(before, wanted, max(1, min(limit, self.settings.max_page)))
 
     async def undrop(
         self, call: Call, identifier: Identifier | None, table_id: str | None = None, target: Identifier | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakepact.access import Principal, Role, Scope
 from lakepact.access.rules import RULES, higher, holders_of
+from lakepact.catalog.audit import AuditPage, Position, Wanted
 from lakepact.catalog.catalog import Catalog, GrantScope
 from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.delta_import import ImportDelta
@@ -160,6 +161,17 @@ class GuardedCatalog(GuardedOperations, Catalog):
     async def reachable_files(self, table_id: str, keep_ms: int) -> list[str]:
         await self._guard.needs(self._inner, [OnWarehouse(RULES["listReachableFiles"].needed)])
         return await self._catalog.reachable_files(table_id, keep_ms)
+
+    # --- the audit trail ---
+
+    async def audit_page(self, before: Position | None, wanted: Wanted, limit: int) -> AuditPage:
+        """What was done to the account's tokens is for those who may see these: its administrators."""
+        await self._guard.needs(self._inner, [OnWarehouse(RULES["listAudit"].needed)])
+        await self._guard.trail.flush(self.warehouse.name)
+        of_account = wanted.of_account and self._guard.principal.admin
+        page = await self._catalog.audit_page(before, replace(wanted, of_account=of_account), limit)
+        self._guard.note_read(self._inner, "listAudit", [])
+        return page
 
     async def collect_step(self, plan: Plan) -> Done:
         raise AssertionError("only collection asks for this")

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from lakepact import __version__
 from lakepact.cli import (
+    audit,
     backup,
     configuration,
     delta,
@@ -74,6 +75,7 @@ namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=Tru
 tokens_app = typer.Typer(help="API tokens, in a store.", no_args_is_help=True)
 tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
 
+app.command("audit")(audit.audit)
 app.command("backup")(backup.backup)
 app.command("collect")(upkeep.collect)
 app.command("demo")(demo.demo)

@@ -3,6 +3,7 @@
 lake.py          connect, and what a connected catalog can do
 transaction.py   a transaction as a block; heartbeat.py keeps it alive
 transactions.py  transactions by their ids: begin, get, list, commit, abort, renew
+audit.py         who did what; grants.py: who may do what
 tables.py        tables as plain metadata, and cuts of several; namespaces.py; state.py: users' documents
 pyiceberg.py     PyIceberg on top: the only module that imports it
 caller.py        requests, repeated under one key until there is an outcome; http.py, machine.py below it
@@ -14,6 +15,7 @@ Knows nothing of the server's code: what it says is in `docs/rest.md`, and all o
 
 from __future__ import annotations
 
+from lakepact.client.audit import AuditLines
 from lakepact.client.delta import DeltaChange, DeltaTable, DeltaVersion
 from lakepact.client.errors import (
     AlreadyExists,
@@ -41,6 +43,7 @@ from lakepact.client.transactions import Change, Published, TransactionInfo
 
 __all__ = [
     "AlreadyExists",
+    "AuditLines",
     "BadRequest",
     "Change",
     "Committed",

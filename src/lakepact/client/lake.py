@@ -6,10 +6,12 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from lakepact.client.audit import AuditLines, audit_lines
 from lakepact.client.caller import Caller
 from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
@@ -319,6 +321,25 @@ class Lake:
         from lakepact.client.pyiceberg import in_doubt, not_applied
 
         (not_applied if refused else in_doubt)(transactions)
+
+    # --- who did what ---
+
+    def audit(
+        self,
+        *,
+        principal: str | None = None,
+        operation: str | None = None,
+        outcome: str | None = None,
+        table: Name | None = None,
+        before: str | datetime | None = None,
+        limit: int = 100,
+    ) -> AuditLines:
+        """The newest lines of the audit trail, for those who manage the warehouse. Raises `Forbidden` for others.
+
+        `outcome` is `applied`, `denied`, `refused` or `unknown`; `before` is a moment, or where an earlier answer says
+        that it goes on. There may be fewer lines than `limit` and still older ones.
+        """
+        return audit_lines(self._caller, principal, operation, outcome, table, before, limit)
 
     def pyiceberg(self, **properties: str) -> RestCatalog:
         """A PyIceberg catalog outside of any transaction. Needs the extra `lakepact[pyiceberg]`."""

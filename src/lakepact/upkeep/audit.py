@@ -13,15 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import count
 from typing import Final
 
 import orjson
 import structlog
 
-from lakepact.catalog.trail import Entry, Trail
-from lakepact.catalog.warehouse import OWN_FOLDER
+from lakepact.catalog.trail import LONGEST_MS, Entry, Trail, file_name
 from lakepact.kernel.ports import BlobStore, Clock
 
 _MOST_WAITING: Final = 100_000
@@ -29,6 +27,11 @@ _MOST_WAITING: Final = 100_000
 
 _FULL: Final = 5_000
 """As many as are not kept waiting for the time to come."""
+
+_FILE_BYTES: Final = 1 << 20
+"""Of one file, and the line that goes beyond it: whoever reads the trail reads whole files."""
+
+_DAY_MS: Final = 86_400_000
 
 _log = structlog.get_logger(__name__)
 
@@ -82,21 +85,18 @@ class AuditTrail(Trail):
                 await task
         await self.flush()
 
-    async def flush(self) -> None:
-        """Write what there is now."""
+    async def flush(self, *warehouses: str) -> None:
+        """Write what there is now, for these warehouses or for all."""
         async with self._writing:
-            for warehouse in self._warehouses:
+            for warehouse in warehouses or self._warehouses:
                 await self._write(warehouse)
 
     async def _write(self, warehouse: str) -> None:
         waiting = self._waiting[warehouse]
         while waiting:
-            date = _date(waiting[0])
-            batch: list[Entry] = []
-            while waiting and len(batch) < _FULL and _date(waiting[0]) == date:
-                batch.append(waiting.popleft())
-            name = f"{OWN_FOLDER}/audit/{date}/{self._process}-{next(self._numbers):06}.jsonl"
-            lines = b"".join(orjson.dumps(one.to_json(warehouse), option=orjson.OPT_APPEND_NEWLINE) for one in batch)
+            batch, lines = _next_file(waiting, warehouse)
+            last_ms = max(one.at_ms for one in batch)
+            name = file_name(batch[0].at_ms, last_ms, self._process, next(self._numbers))
             try:
                 await self._warehouses[warehouse].put(name, lines)
             except BaseException as error:
@@ -117,5 +117,16 @@ class AuditTrail(Trail):
             await self.flush()
 
 
-def _date(entry: Entry) -> str:
-    return datetime.fromtimestamp(entry.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+def _next_file(waiting: deque[Entry], warehouse: str) -> tuple[list[Entry], bytes]:
+    """Takes from those that wait what goes into one file: of one day, of a minute at most, and none of them older than
+    the first."""
+    first_ms = waiting[0].at_ms
+    batch: list[Entry] = []
+    lines = bytearray()
+    while waiting and len(batch) < _FULL and len(lines) < _FILE_BYTES:
+        at_ms = waiting[0].at_ms
+        if not 0 <= at_ms - first_ms <= LONGEST_MS or at_ms // _DAY_MS != first_ms // _DAY_MS:
+            break
+        batch.append(waiting.popleft())
+        lines += orjson.dumps(batch[-1].to_json(warehouse), option=orjson.OPT_APPEND_NEWLINE)
+    return batch, bytes(lines)

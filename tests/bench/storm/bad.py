@@ -365,6 +365,12 @@ def a_query_that_is_none(sender: Sender) -> Bad:
 
 
 @_kind
+def moments_that_are_none(sender: Sender) -> Bad:
+    moment = sender.rng.choice(["yesterday", "0000-00-00", "9" * 30, "%00", "1.1." + "x" * 500, "-1", "1.1.%2F", "+"])
+    return Bad(sender.send("GET", f"/v1/main/audit?before={moment}"))
+
+
+@_kind
 def a_transaction_that_is_none(sender: Sender) -> Bad:
     one = sender.rng.choice(["x", new_key(), sender.transaction, "%00", "0" * 500])
     step = sender.rng.choice(["", "/commit", "/abort", "/renew", "/prepare", "/state/x"])

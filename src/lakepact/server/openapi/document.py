@@ -150,6 +150,37 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "Only versions below this one.",
         "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
     },
+    "before-moment": {
+        "name": "before",
+        "in": "query",
+        "description": "Only lines from before this moment: `2026-01-31T12:00:00Z`, milliseconds since 1970, or the "
+        "token of the page before.",
+        "schema": TEXT,
+    },
+    "principal": {
+        "name": "principal",
+        "in": "query",
+        "description": "Only what this one asked for.",
+        "schema": TEXT,
+    },
+    "operation": {
+        "name": "operation",
+        "in": "query",
+        "description": "Only this operation, by its id in this description.",
+        "schema": TEXT,
+    },
+    "outcome": {
+        "name": "outcome",
+        "in": "query",
+        "description": "Only what came to this.",
+        "schema": {"type": "string", "enum": ["applied", "denied", "refused", "unknown"]},
+    },
+    "table": {
+        "name": "table",
+        "in": "query",
+        "description": "Only what is about this table or view, with dots: `sales.orders`.",
+        "schema": TEXT,
+    },
     "keep-ms": {
         "name": "keep-ms",
         "in": "query",

@@ -630,6 +630,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         example={"owner": "finance", "tags": {"pii": "no"}, "protected": True},
         changes=True,
     ),
+    "listAudit": Operation(
+        Tag.RIGHTS,
+        "Who did what",
+        "The audit trail of the warehouse, the newest lines first: changes that were applied, denied or refused, and "
+        "reads, where these are kept. What other processes have not written yet is missing for some seconds. A page "
+        "may be short, even empty, and still have a successor: `next-page-token` is the `before` of that. A damaged "
+        "line is left out and counted. Not inside a transaction.",
+        {200: "AuditLines"},
+        parameters=("principal", "operation", "outcome", "table", "before-moment", "limit"),
+    ),
     "livez": Operation(Tag.SERVER, "Whether the process lives", "Restart it if this does not answer.", {200: "Alive"}),
     "readyz": Operation(
         Tag.SERVER,

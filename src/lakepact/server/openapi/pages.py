@@ -53,6 +53,11 @@ PAGES: Final[Mapping[str, Operation]] = {
     "showMirrors": _page(
         "Mirrors", "How far each engine has followed each Delta table; for those who may read the whole warehouse."
     ),
+    "showAudit": _page(
+        "The audit trail",
+        "Who asked for what, and what came of it, the newest first; for those who manage the warehouse.",
+        *("principal", "operation", "outcome", "table", "before-moment"),
+    ),
     "showAccount": _page("Your account", "Who you are to this server, and the way out."),
     "showLogin": _page("Log in", "The form for a token, where the server asks who looks."),
     "submitLogin": _form("Log in, by form", "With `token`: a session begins, in a cookie for these pages alone."),

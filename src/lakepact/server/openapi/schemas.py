@@ -614,6 +614,31 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "GrantChanged": document({"on": TEXT, "holder": TEXT, "changed": BOOLEAN}, {"role": TEXT}),
     "GrantQuestion": document({"on": _GRANTED_ON}, {"holder": nullable(_HOLDER), "role": nullable(_ROLE), **_GRANTED}),
     "GrantChecked": document({"on": TEXT, "role": nullable(TEXT), "allowed": BOOLEAN}),
+    "AuditLines": document(
+        {"lines": array(ref("AuditLine")), "damaged": COUNT},
+        {"next-page-token": nullable(TEXT)},
+        "`damaged`: how many lines of the page cannot be read, and are left out.",
+    ),
+    "AuditLine": document(
+        {
+            "at-ms": INT64,
+            "operation": TEXT,
+            "outcome": TEXT,
+            "tables": array(TEXT),
+            "namespaces": array(TEXT),
+        },
+        {
+            "format": INT32,
+            "account": TEXT,
+            "warehouse": TEXT,
+            "principal": nullable(TEXT),
+            "transaction-id": nullable(TEXT),
+            "reason": nullable(TEXT),
+            "client": nullable(TEXT),
+            "detail": nullable(PROPERTIES),
+        },
+        "A line of the audit trail, as it was written.",
+    ),
     "Governance": document(
         {"owner": nullable(TEXT), "description": nullable(TEXT), "tags": PROPERTIES, "protected": BOOLEAN}
     ),

@@ -4,7 +4,7 @@ door          which warehouse, which names, under which key, from whom
 answers       bodies and headers about tables and views
 errors        errors on the wire
 config        what this server offers
-namespaces, tables, views, transactions
+namespaces, tables, views, transactions, audit
               the handlers
 routes        all of it as a list
 """

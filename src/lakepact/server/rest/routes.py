@@ -7,6 +7,7 @@ from typing import Final
 
 from lakepact.catalog import Catalog
 from lakepact.catalog.trail import Trail
+from lakepact.server.rest.audit import AuditHandlers
 from lakepact.server.rest.config import ConfigHandler
 from lakepact.server.rest.credentials import CredentialHandlers
 from lakepact.server.rest.delta import DeltaHandlers, Mirror
@@ -52,7 +53,7 @@ def rest_routes(
     credentials = CredentialHandlers(door, delegation)
     delta, transactions = DeltaHandlers(door, mirror), TransactionHandlers(door)
     dropped = DroppedHandlers(door)
-    grants, governance = GrantHandlers(door), GovernanceHandlers(door)
+    grants, governance, audit = GrantHandlers(door), GovernanceHandlers(door), AuditHandlers(door)
     routes = [
         Route("GET", "/v1/config", "getConfig", config.show),
         Route("GET", _NAMESPACES, "listNamespaces", namespaces.list),
@@ -115,6 +116,7 @@ def rest_routes(
         Route("POST", _GRANTS + "/check", "checkGrant", grants.check),
         Route("GET", _TABLE + "/governance", "loadGovernance", governance.load),
         Route("PUT", _TABLE + "/governance", "putGovernance", governance.put),
+        Route("GET", "/v1/{prefix}/audit", "listAudit", audit.list),
     ]
     config.endpoints = [
         f"{route.method} {route.template}"

@@ -79,6 +79,9 @@ class Reach:
     whole: bool
     """Whether there is a way to what is for those who may read all of a warehouse."""
 
+    audited: frozenset[str] = frozenset()
+    """The warehouses whose audit trail they may read."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Top:
@@ -91,6 +94,7 @@ class _Top:
     warehouses: tuple[str, ...]
     who: str | None
     whole: bool
+    audited: frozenset[str]
 
 
 class Frame:
@@ -131,7 +135,16 @@ class Frame:
                     "body",
                     tag("a", "Skip to content", class_="skip", href="#main"),
                     self._top(
-                        _Top(page.section, page.search, page.bare, warehouse, reach.warehouses, who, reach.whole)
+                        _Top(
+                            page.section,
+                            page.search,
+                            page.bare,
+                            warehouse,
+                            reach.warehouses,
+                            who,
+                            reach.whole,
+                            reach.audited,
+                        )
                     ),
                     tag(
                         "div",
@@ -156,11 +169,9 @@ class Frame:
             ("catalog", "Catalog", links.warehouse(warehouse)),
             ("transactions", "Transactions", links.transactions(warehouse)),
             ("pipelines", "Pipelines", links.pipelines(warehouse)),
-            *(
-                (("mirrors", "Mirrors", links.mirrors(warehouse)), ("server", "Server", links.server()))
-                if top.whole
-                else ()
-            ),
+            *((("mirrors", "Mirrors", links.mirrors(warehouse)),) if top.whole else ()),
+            *((("audit", "Audit", links.audit(warehouse)),) if warehouse in top.audited else ()),
+            *((("server", "Server", links.server()),) if top.whole else ()),
         )
         menu = tag(
             "ul",
@@ -192,12 +203,16 @@ class Frame:
             "pipelines": self._links.pipelines,
             "mirrors": self._links.mirrors,
         }.get(top.section, self._links.warehouse)
+
+        def way(one: str) -> str:
+            return self._links.audit(one) if top.section == "audit" and one in top.audited else where(one)
+
         return tag(
             "nav",
             tag(
                 "ul",
                 (
-                    tag("li", tag("a", one, href=where(one), aria_current="true" if one == top.warehouse else None))
+                    tag("li", tag("a", one, href=way(one), aria_current="true" if one == top.warehouse else None))
                     for one in top.warehouses
                 ),
             ),

@@ -50,6 +50,9 @@ class Links:
     def mirrors(self, warehouse: str) -> str:
         return f"{self.root}/mirrors/{_one(warehouse)}"
 
+    def audit(self, warehouse: str, **query: str | None) -> str:
+        return f"{self.root}/audit/{_one(warehouse)}{_query(query)}"
+
     def login(self) -> str:
         return f"{self.root}/login"
 

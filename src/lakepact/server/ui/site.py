@@ -20,6 +20,7 @@ from lakepact.server.http import Headers, Request, Response
 from lakepact.server.rest.errors import error_answer
 from lakepact.server.routing import Handler, Route
 from lakepact.server.ui.account_page import AccountPages
+from lakepact.server.ui.audit_page import AuditPages
 from lakepact.server.ui.catalog_page import CatalogPages
 from lakepact.server.ui.governance_page import GovernancePages
 from lakepact.server.ui.home_page import HomePages
@@ -80,6 +81,7 @@ class Site:
         self._pipelines = PipelinePages(windows, links, runs)
         self._lineage = LineagePages(links, self._tables, Lineage(windows.timeline, runs))
         self._mirrors = MirrorPages(windows, links)
+        self._audit = AuditPages(windows, links)
         self._home = HomePages(windows, links, samples, about)
         self._server = ServerPages(windows, samples, about)
         self._windows = windows
@@ -105,6 +107,7 @@ class Site:
             ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
             ("/ui/pipelines/{warehouse}/{transaction}", "showRun", self._pipelines.run),
             ("/ui/mirrors/{warehouse}", "showMirrors", self._mirrors.mirrors),
+            ("/ui/audit/{warehouse}", "showAudit", self._audit.audit),
             ("/ui/account", "showAccount", self._account.account),
         ]
         return [

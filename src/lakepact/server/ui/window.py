@@ -16,6 +16,7 @@ from typing import Any, Final
 from lakepact.access import Principal
 from lakepact.access.rules import RULES
 from lakepact.catalog import Catalog
+from lakepact.catalog.audit import AuditPage, Position, Wanted
 from lakepact.catalog.delta_tables import DeltaTable
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.files import MetadataFile
@@ -94,6 +95,10 @@ class Window:
         """The lease of upkeep, which tells of its last passes; for those who may read all of the warehouse."""
         self.need_whole("Upkeep is")
         return (await self.inside.parts.store.read([UPKEEP]))[UPKEEP].value or {}
+
+    async def audit(self, before: Position | None, wanted: Wanted, limit: int) -> AuditPage:
+        """A page of the audit trail; for those who manage the warehouse."""
+        return await self._guarded.audit_page(before, wanted, limit)
 
     # --- tables and views ---
 

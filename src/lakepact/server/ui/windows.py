@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakepact.access import Principal
+from lakepact.access import Principal, Role
 from lakepact.catalog import Catalog
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.sight import in_sight
@@ -64,7 +64,10 @@ class Windows:
         may = tuple(name for name, held in rights.items() if held.highest is not None)
         default = self.default_of(principal)
         whole = any(held.everywhere is not None for held in rights.values())
-        return Reach(may, default if default in may or not may else may[0], whole)
+        # Where nobody has a name there is no trail.
+        named = principal.name is not None
+        audited = frozenset(name for name, held in rights.items() if named and held.everywhere is Role.MANAGE)
+        return Reach(may, default if default in may or not may else may[0], whole, audited)
 
     async def _window(self, catalog: Catalog, principal: Principal) -> Window:
         sight = await Visibility.of(catalog, principal)
