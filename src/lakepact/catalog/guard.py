@@ -162,9 +162,9 @@ class Guard:
         self.trail.note(self.catalog.warehouse.name, entry)
 
     def note_read(self, scope: Operations, operation: str, tables: Sequence[Identifier]) -> None:
-        """Only if `trail.reads`: most trails have no reads in them, and there are many reads."""
-        call = Call(scope.new_id(), operation)
-        self.note(call, [OnThing(one, Kind.TABLE, Role.READ) for one in tables], Outcome.APPLIED)
+        if self.trail.reads:
+            call = Call(scope.new_id(), operation)
+            self.note(call, [OnThing(one, Kind.TABLE, Role.READ) for one in tables], Outcome.APPLIED)
 
 
 def _with_left(asking: Asking, writes: Iterable[Write]) -> Asking:

@@ -111,8 +111,7 @@ class GuardedOperations(Operations):
         ):
             raise missing(identifier, kind or Kind.TABLE)
         self._judged = rights, namespace
-        if self._guard.trail.reads:
-            self._guard.note_read(self._inner, operation, [identifier])
+        self._guard.note_read(self._inner, operation, [identifier])
         return pointer
 
     async def _asking(self) -> Asking:
@@ -266,8 +265,7 @@ class GuardedOperations(Operations):
     async def tables(self, identifiers: Sequence[Identifier]) -> list[MetadataFile]:
         await self.enter()
         seen = all_there(identifiers, await self._cut(identifiers))
-        if self._guard.trail.reads:
-            self._guard.note_read(self._inner, "batchLoadTables", identifiers)
+        self._guard.note_read(self._inner, "batchLoadTables", identifiers)
         return await self._inner.table_files(seen)
 
     async def _cut(self, identifiers: Sequence[Identifier]) -> list[TableAt | None]:

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lakepact.catalog import guarded_transactions
 from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.edits import is_guard
 from lakepact.catalog.errors import Forbidden
@@ -97,6 +98,11 @@ async def transaction(window: Window, transaction_id: TransactionId) -> Transact
         f"there is no transaction {transaction_id} in warehouse {window.warehouse}. If it was sent and "
         f"is not here, it did not happen, or it is older than the key horizon"
     )
+
+
+def owner_of(record: TransactionRecord) -> str | None:
+    """Whose it is, where the server knows."""
+    return guarded_transactions.owner_of(record)
 
 
 async def undecided(window: Window) -> tuple[list[Activity], bool]:

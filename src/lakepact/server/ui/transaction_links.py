@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakepact.catalog.guarded_transactions import owner_of
 from lakepact.catalog.receipts import CommittedChange
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.model import State, TransactionRecord
-from lakepact.server.ui.activity import Touched
+from lakepact.server.ui.activity import Touched, owner_of
 from lakepact.server.ui.html import Child, Markup, name, tag
 from lakepact.server.ui.links import Links
 from lakepact.server.ui.parts import ACCENT, BAD, CALM, GOOD, WARN, badge, icon, mono
