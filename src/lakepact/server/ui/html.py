@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 __all__ = ["NOTHING", "Child", "Markup", "escape", "join", "lines", "name", "tag", "visible"]
@@ -44,7 +45,7 @@ def tag(element: str, *children: Child, **attributes: Attribute) -> Markup:
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        spelled = key.rstrip("_").replace("_", "-")
+        spelled = _spelled(key)
         parts.append(f" {spelled}" if value is True else f' {spelled}="{escape(str(value))}"')
     parts.append(">")
     if element in _VOID:
@@ -52,6 +53,11 @@ def tag(element: str, *children: Child, **attributes: Attribute) -> Markup:
     _add(parts, children)
     parts.append(f"</{element}>")
     return Markup("".join(parts))
+
+
+@lru_cache(maxsize=256)
+def _spelled(attribute: str) -> str:
+    return attribute.rstrip("_").replace("_", "-")
 
 
 def join(*children: Child) -> Markup:

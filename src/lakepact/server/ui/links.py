@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from lakepact.iceberg.requests import Identifier
@@ -77,6 +78,7 @@ def levels_of(segment: str) -> tuple[str, ...]:
     return tuple(segment.split("\x1f"))
 
 
+@lru_cache(maxsize=4_096)
 def _one(text: str) -> str:
     return quote(text, safe="", errors="replace")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from lakepact.server.ui.html import NOTHING, Child, Markup, join, name, tag
@@ -18,6 +19,7 @@ _ICONS: Final = {
 KINDS: Final = {"table": "Iceberg table", "view": "view", "delta": "Delta table", "namespace": "namespace"}
 
 
+@lru_cache(maxsize=16)
 def icon(kind: str) -> Markup:
     return tag(
         "svg",
