@@ -14,6 +14,8 @@ is right only if that catalog is lost: whoever asks for it says so. Until its la
 
 Under an Idempotency-Key the last transaction of an import has that id, and holds the answer. So the same request again
 is told what the first one did, whatever has become of the table since; only the comparison with the log is made anew.
+
+A long module, for import, take-over and recovery are one walk through a log, with different ends.
 """
 
 from __future__ import annotations

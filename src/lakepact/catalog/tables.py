@@ -6,8 +6,6 @@ import uuid as uuids
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-import orjson
-
 from lakepact.catalog.earlier import Earlier, assigned_uuid, leaves_traces, named
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, Refusal
 from lakepact.catalog.files import MetadataFiles, digest_of, parsed
@@ -276,7 +274,7 @@ class Tables:
         if (
             log != (base.get("metadata-log") or [])
             and log[-1:] != []
-            and log[-1]["metadata-file"] != (pointer.metadata_location)
+            and log[-1]["metadata-file"] != pointer.metadata_location
         ):
             raise CommitFailed(
                 f"{what} follows {log[-1]['metadata-file']}, and the table is at {pointer.metadata_location}. Refresh "
@@ -288,9 +286,9 @@ class Tables:
         digest = digest_of(raw)
         if location is None:
             # Named by its content: whoever hands it in again finds it there.
-            digest = digest_of(orjson.dumps(metadata))
-            location = next_metadata_location(metadata, pointer.metadata_location, digest)
-            draft.put(location, metadata)
+            location, digest = draft.put_named(
+                metadata, lambda digest: next_metadata_location(metadata, pointer.metadata_location, digest)
+            )
         following = Pointer.to(
             Kind.TABLE,
             pointer.identifier,

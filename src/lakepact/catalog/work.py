@@ -210,10 +210,15 @@ class Draft:
 
     def put(self, location: str, document: JsonObject) -> str:
         """A file to be written; what it will be known by."""
+        return self.put_named(document, lambda digest: location)[1]
+
+    def put_named(self, document: JsonObject, place: Callable[[str], str]) -> tuple[str, str]:
+        """The same for one whose place follows from what it will be known by: both."""
         text = orjson.dumps(document)
-        file = NewFile(location, document, text, digest_of(text))
-        self.files.append(file)
-        return file.digest
+        digest = digest_of(text)
+        location = place(digest)
+        self.files.append(NewFile(location, document, text, digest))
+        return location, digest
 
     def unique_name(self, table_id: str) -> str:
         """What tells this attempt's metadata file of this table from every other one."""
