@@ -84,9 +84,8 @@ class SqliteCells:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
-        self._here: sqlite3.Connection | None = None
+        self._here: sqlite_rows.CellsSeen | None = None
         self._reads_here = 0
-        self._seen = sqlite_rows.CellsSeen()
         self._closed = False
         self.delta: DeltaRows = SqliteDelta(self._writer.submit, self._look, clock)
         """The rows of Delta tables, in the same file."""
@@ -325,11 +324,11 @@ class SqliteCells:
             return None
         try:
             if self._here is None:
-                self._here = connect(self._path, busy_timeout_s=0)
-                self._here.execute("PRAGMA query_only = ON")
-                self._reader_connections.append(self._here)
-            # One statement is one read transaction: what it sees is of one instant.
-            return sqlite_rows.read_cells(self._here, keys, self._seen.of)
+                connection = connect(self._path, busy_timeout_s=0)
+                self._reader_connections.append(connection)
+                connection.execute("PRAGMA query_only = ON")
+                self._here = sqlite_rows.CellsSeen(connection)
+            return self._here.read(keys)
         except sqlite3.Error:
             return None
 

@@ -35,12 +35,39 @@ def _json(texts: Iterable[str]) -> str:
 
 
 class CellsSeen:
-    """Cells as they were read last. A row that is the same to the letter is the same cell, and need not be decoded."""
+    """Cells as one connection has read them last.
 
-    def __init__(self) -> None:
+    While nobody has written to the file since, they are as they were, and no row is read. After that a row that is the
+    same to the letter is the same cell, and need not be decoded.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._version = -1
+        self._current: dict[Key, Cell] = {}
+        """What was read since the file is at this version."""
+
         self._seen: dict[Key, tuple[_Row, Cell]] = {}
 
-    def of(self, row: _Row) -> Cell:
+    def read(self, keys: Sequence[Key]) -> dict[Key, Cell]:
+        """These cells at one instant."""
+        # It is another one after every commit of another connection, and this one never writes. It is asked before the
+        # rows are read: when somebody commits in between, they are newer than it, and the next look begins anew.
+        [(version,)] = self._connection.execute("PRAGMA data_version").fetchall()
+        current = self._current
+        if version != self._version or len(current) >= _MOST_SEEN:
+            self._version = version
+            current.clear()
+        try:
+            return {key: current[key] for key in keys}
+        except KeyError:
+            found = read_cells(self._connection, keys, self._decoded)
+        for key, cell in found.items():
+            if cell.value is None or key in self._seen:
+                current[key] = cell
+        return found
+
+    def _decoded(self, row: _Row) -> Cell:
         seen = self._seen.get(row[0])
         if seen is not None and seen[0] == row:
             return seen[1]
@@ -49,6 +76,8 @@ class CellsSeen:
             if seen is None and len(self._seen) >= _MOST_SEEN:
                 del self._seen[next(iter(self._seen))]
             self._seen[cell.key] = row, cell
+        elif seen is not None:
+            del self._seen[cell.key]
         return cell
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from lakepact.errors import Contended, FormatTooNew, KeyReused, StoreUnavailable, StoreUnsuitable, Unreadable
 from lakepact.kernel.identity import uuid7
-from lakepact.kernel.model import Committed, Conflict, Transaction, Write
+from lakepact.kernel.model import Committed, Conflict, Transaction, Value, Write
 from lakepact.kernel.ports import CellStore
 from lakepact.runtime import SystemRng
 from lakepact.stores.sql_format import FORMAT, NEWEST_READABLE
@@ -79,6 +79,19 @@ async def test_what_is_in_the_file_counts_and_not_what_is_remembered_of_its_revi
 
 
 # --- several processes ---
+
+
+async def test_p2_what_is_remembered_of_some_cells_and_read_of_others_is_of_one_instant(file_world: World) -> None:
+    other = await file_world.open()
+    large: Value = {"n": 2, "of": "x" * 10_000}
+    values: list[Value | None] = [{"n": 1}, None, large, {"n": 3}, large, None, {"n": 4}]
+    for value in values:
+        assert (await file_world.store.read([A]))[A] == (await other.read([A]))[A]
+        await file_world.put({A: value, B: value}, other)
+        # The first is remembered from here on, the second is not yet.
+        assert (await file_world.store.read([A]))[A].value == value
+        for _ in range(2):
+            assert [cell.value for cell in (await file_world.store.read([A, B])).values()] == [value, value]
 
 
 async def test_p1_p2_processes_on_one_file_lose_nothing_and_tear_nothing(file_world: World, path: Path) -> None:
