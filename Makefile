@@ -9,7 +9,7 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 JOBS ?= 6
-SIM_SEEDS ?= 2500
+SIM_SEEDS ?= 1250
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
 IN := cd "$(ROOT)" &&
@@ -61,12 +61,12 @@ proto: setup
 
 # A JVM belongs to its process, and takes long to get warm: these share one, and those, which change the settings of its
 # session or look at all of its warehouse, have one each. So has the company that browsers look at, with its ten thousand
-# tables: it is founded once.
+# tables: it is founded once. Those that take longest come first.
 suites = $(patsubst %,tests/interop/test_%.py,$(1))
 WITH_ONE_SPARK := $(call suites,audit_spark authentication java_transaction overlay_engines spark spark_conflicts)
-WITH_THEIR_OWN := $(call suites,projections pipelines pipeline_kills spark_credentials pipeline_guides \
-	spark_transactions spark_delta delta_log_spark mirrors orphans fold_against_java pipeline_projects \
-	pipeline_positions pipeline_command spark_tls) tests/acceptance/test_ui_browser.py
+WITH_THEIR_OWN := $(call suites,projections) tests/acceptance/test_ui_browser.py $(call suites,pipelines pipeline_kills \
+	spark_transactions spark_credentials spark_delta delta_log_spark pipeline_guides mirrors orphans fold_against_java \
+	pipeline_projects pipeline_positions pipeline_command spark_tls)
 
 pytest: setup
 	@$(IN) LAKEPACT_SIM_SEEDS=$(SIM_SEEDS) $(RUN) -m pytest -n $(JOBS) --dist worksteal \

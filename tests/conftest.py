@@ -27,11 +27,28 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _spread(items)
     if os.environ.get("LAKEPACT_LONG"):
         return
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason="long: set LAKEPACT_LONG=1, or run `make verify`"))
+
+
+def _spread(items: list[pytest.Item]) -> None:
+    """Let each process begin with its share of what takes longest: whoever began it last would keep the others waiting.
+
+    Of several processes each gets a run of these, and takes from the end of another's when it has done its own.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    longest = [item for item in items if item.get_closest_marker("begins_first")]
+    others = [item for item in items if not item.get_closest_marker("begins_first")]
+    ends = [len(others) * number // processes for number in range(processes + 1)]
+    items[:] = [
+        item
+        for number in range(processes)
+        for item in (*longest[number::processes], *others[ends[number] : ends[number + 1]])
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -38,6 +38,7 @@ def test_a_person_reads_how_it_went() -> None:
     assert "✗" not in result.stdout
 
 
+@pytest.mark.begins_first
 def test_the_shop_never_shows_half_of_a_run() -> None:
     result = demo("shop", "--json")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.support import jars
+from tests.support.quick_spark import quick_settings
 
 PLAIN = "TBLPROPERTIES ('delta.checkpointInterval' = '3', 'delta.enableInCommitTimestamps' = 'false')"
 
@@ -40,24 +41,13 @@ def main(folder: Path) -> None:
 def a_session(folder: Path) -> SparkSession:
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     settings = {
+        **quick_settings(folder, f"-Djava.io.tmpdir={folder}"),
         "spark.jars": ",".join(map(str, jars.resolve(jars.SPARK_DELTA))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName("lakepact-delta-log")
     for name, value in settings.items():

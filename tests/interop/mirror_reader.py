@@ -17,31 +17,19 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tests.support import jars
+from tests.support.quick_spark import quick_settings
 
 
 def main(folder: Path, wanted: list[tuple[str, int | None]]) -> dict[str, Any]:
     os.environ.update(SPARK_HOME=str(Path(pyspark.__file__).parent), SPARK_LOCAL_IP="127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
+        **quick_settings(folder, f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
         "spark.jars": ",".join(map(str, jars.resolve(jars.SPARK_DELTA))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder} -Dderby.system.home={folder}"
-        ),
-        "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName("mirror reader")
     for name, value in settings.items():

@@ -27,6 +27,7 @@ from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
 from tests.interop.pipelines import name, raw, rows, shared  # noqa: F401
 from tests.support import jars
+from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.server import Server, running_server
 from tests.support.spark import WAREHOUSE, Lake, path_of
 from tests.support.tcp_proxy import CuttingProxy
@@ -106,23 +107,12 @@ def proxy(lake: Lake) -> Iterator[CuttingProxy]:
 def driver(file: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A driver in a process group of its own, which does not outlive the block."""
     folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    quick = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.local.dir": str(file.parent / "local"),
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-    }
-    conf = [word for key, value in quick.items() for word in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-m", "lakepact", "run", str(file), "--master", "local[1]", "--jars", str(folder)]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     with (file.parent / "driver.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, *options, *conf],
+            [*command, *options, *as_options(quick_settings(file.parent))],
             cwd=file.parent,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=without_spark(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -19,6 +19,7 @@ from pyspark.pipelines.init_cli import init
 from lakepact.spark import SparkLake
 from tests.interop.pipelines import name, receipt, shared  # noqa: F401
 from tests.support import jars
+from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -56,23 +57,12 @@ dp.create_sink("elsewhere", "console", {})
 
 def lakepact_run(lake: Lake, project: Path, *options: str) -> subprocess.CompletedProcess[str]:
     folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    quick = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.local.dir": str(project / "local"),
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.warehouse.dir": str(project / "warehouse"),
-        "spark.ui.enabled": "false",
-    }
-    conf = [word for key, value in quick.items() for word in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-m", "lakepact", "run", str(project / "spark-pipeline.yml"), "--uri", lake.server.url]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    conf = as_options(quick_settings(project))
     return subprocess.run(
         [*command, "--master", "local[2]", "--jars", str(folder), *options, *conf],
         cwd=project,
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=without_spark(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -36,6 +36,7 @@ from lakepact.spark.jobs.projections.choosing import chosen, without_settled
 from lakepact.spark.jobs.projections.position import NAME
 from lakepact.spark.jobs.projections.tables import ALL
 from tests.support import jars
+from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.receipts import DAY_MS, History, Json, Shelf, day_of
 from tests.support.server import running_server
 from tests.support.spark import WAREHOUSE, Lake, path_of
@@ -51,6 +52,7 @@ PHASES = (
 KILLED_IN = PHASES if LONG else ("position", "committed")
 
 DRIVER = """
+import json
 import os
 import signal
 import sys
@@ -58,19 +60,8 @@ import sys
 import lakepact.spark as lp
 from lakepact.spark.jobs.projections import project
 
-uri, jars, folder, dies = sys.argv[1:]
-settings = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.local.dir": folder,
-    "spark.log.level": "ERROR",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-spark = lp.session("local[1]", uri=uri, jars=jars, **settings)
+uri, jars, settings, dies = sys.argv[1:]
+spark = lp.session("local[1]", uri=uri, jars=jars, **json.loads(settings))
 
 
 def on_phase(what):
@@ -358,11 +349,10 @@ def killed_in(phase: str, uri: str, folder: Path) -> None:
     script = folder / "driver.py"
     script.write_text(DRIVER)
     runtime = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     process = subprocess.Popen(
-        [sys.executable, str(script), uri, str(runtime), str(folder / "local"), phase],
+        [sys.executable, str(script), uri, str(runtime), orjson.dumps(quick_settings(folder)).decode(), phase],
         cwd=folder,
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=without_spark(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -380,13 +370,11 @@ def killed_in(phase: str, uri: str, folder: Path) -> None:
 def commanded(uri: str, folder: Path) -> Json:
     """What the command says that it has done."""
     runtime = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    settings = ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", f"spark.local.dir={folder / 'local'}")
-    conf = [word for setting in settings for word in ("--conf", setting)]
-    options = ["--uri", uri, "--master", "local[1]", "--jars", str(runtime), "--json", *conf]
+    options = ["--uri", uri, "--master", "local[1]", "--jars", str(runtime), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "lakepact", "project", *options],
+        [sys.executable, "-m", "lakepact", "project", *options, *as_options(quick_settings(folder))],
         cwd=folder,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=without_spark(),
         capture_output=True,
         timeout=DRIVER_TIMEOUT_S,
     )

@@ -22,6 +22,7 @@ from lakepact.client import Conflict, TransactionClosed
 from lakepact.errors import InvalidRequest
 from tests.interop.pipelines import soon
 from tests.support import jars
+from tests.support.quick_spark import quick_settings, without_spark
 from tests.support.spark import WAREHOUSE, Lake
 from tests.support.witness import Witness
 
@@ -372,8 +373,7 @@ def job(tx):
     tx.write(rows, "{db}.grown")
 
 if __name__ == "__main__":
-    settings = {{"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.local.dir": "{folder}"}}
-    spark = lp.session("local[1]", uri="{uri}", jars="{jars}", **settings)
+    spark = lp.session("local[1]", uri="{uri}", jars="{jars}", **{settings})
     assert lp.session(uri="{uri}", jars="{jars}") is spark
     with lp.connect(spark).transaction() as tx:
         job(tx)
@@ -388,7 +388,7 @@ def test_a_driver_that_is_killed_leaves_nothing_and_the_job_runs_again(
     lake.fill(f"{db}.grown", 1)
     [jar] = jars.resolve(jars.SPARK_ICEBERG)
     script = tmp_path / "job.py"
-    script.write_text(JOB.format(db=db, uri=lake.server.url, jars=jar.parent, folder=tmp_path))
+    script.write_text(JOB.format(db=db, uri=lake.server.url, jars=jar.parent, settings=quick_settings(tmp_path)))
     driver = subprocess.Popen(
         [sys.executable, str(script)],
         stdin=subprocess.PIPE,
@@ -420,8 +420,7 @@ def test_the_examples_in_the_docs_run(lake: Lake, root: Path, tmp_path: Path) ->
     examples = "\n".join(block.split("```", 1)[0] for block in blocks)
     session = 'uri="http://localhost:8181")'
     assert session in examples
-    settings = {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false", "spark.local.dir": str(tmp_path)}
-    ours = f"uri={lake.server.url!r}, jars={str(jar.parent)!r}, **{settings!r})"
+    ours = f"uri={lake.server.url!r}, jars={str(jar.parent)!r}, **{quick_settings(tmp_path)!r})"
     (tmp_path / "examples.py").write_text(examples.replace(session, ours))
     result = subprocess.run(
         [sys.executable, "examples.py"], cwd=tmp_path, env=without_spark(), capture_output=True, text=True
@@ -432,8 +431,3 @@ def test_the_examples_in_the_docs_run(lake: Lake, root: Path, tmp_path: Path) ->
         lake.rest("DELETE", f"namespaces/sales/tables/{table}")
     lake.rest("DELETE", "namespaces/sales/delta-tables/labels")
     assert lake.rest("DELETE", "namespaces/sales").status == 204
-
-
-def without_spark() -> dict[str, str]:
-    """This process's environment without anybody's Spark in it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}

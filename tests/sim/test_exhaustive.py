@@ -22,6 +22,7 @@ TOO_LARGE = (
 """Worlds with more schedules than an ordinary test run searches; `LAKEPACT_LONG=1` gives each of them five minutes."""
 
 
+@pytest.mark.begins_first
 @pytest.mark.timeout(2_400)
 @pytest.mark.parametrize("world", SMALL_WORLDS, ids=lambda world: world.name)
 def test_no_schedule_breaks_a_promise(world: SmallWorld, record_property: Callable[[str, object], None]) -> None:

@@ -17,13 +17,14 @@ from tests.sim.broken import PromiseBroken
 from tests.sim.scenarios import SCENARIOS, Run
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("LAKEPACT_SIM_SEEDS") or 2_500)
+SEEDS = int(os.environ.get("LAKEPACT_SIM_SEEDS") or 1_250)
 SHARE = 1_250
 """The batch is split so that a parallel test run can share it out. In so many everything rare happens."""
 
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
 
+@pytest.mark.begins_first
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_every_promise_holds_and_everything_rare_happens(first: int) -> None:

@@ -5,7 +5,7 @@
 
 Everything Spark writes is in a temporary folder, and every port is the system's choice: two runs do not meet. A JVM
 belongs to its Python process, so there is one session a process, and all tests share it; each has a namespace of its
-own. Speed matters more than throughput here: nothing is compiled that runs once.
+own. Speed matters more than throughput here: see `quick_spark`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from tests.support import jars
+from tests.support.quick_spark import quick_settings, without_spark
 from tests.support.server import Server, running_server
 
 WAREHOUSE: Final = "main"
@@ -177,10 +178,9 @@ def running_lake(
         }
         # Only pyspark's own Spark and nobody's settings: SPARK_HOME may name another one on this machine.
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
+            **without_spark(),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(own / "conf"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
             # Executors need what is installed here.
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -209,27 +209,11 @@ def path_of(location: str) -> Path:
 
 
 def _session_settings(folder: Path, more_jars: Iterable[Path]) -> dict[str, str]:
-    java = [
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-        *(f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
-    ]
     return {
+        **quick_settings(folder, f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
         "spark.jars": ",".join(map(str, (*jars.resolve(jars.SPARK_ICEBERG), *more_jars))),
         "spark.sql.extensions": _EXTENSIONS,
         "spark.sql.defaultCatalog": "lake",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }

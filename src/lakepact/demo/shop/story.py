@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -32,6 +32,18 @@ from lakepact.errors import LakepactError
 
 _INTO_THE_COMMIT_S = 0.01
 """A commit of five tables takes some tens of milliseconds: the kill comes in the middle of it, or close to it."""
+
+_SMALL_AND_ONCE: Final = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.log.level": "OFF",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""For jobs that are small and run once: to compile them would take longer than they do."""
 
 
 @dataclass(slots=True)
@@ -91,13 +103,8 @@ class Story:
                 "local[2]",
                 uri=uri,
                 app_name="lakepact demo",
-                **{
-                    "spark.ui.enabled": "false",
-                    "spark.sql.shuffle.partitions": "2",
-                    "spark.ui.showConsoleProgress": "false",
-                    "spark.sql.warehouse.dir": str(self._folder / "spark"),
-                    "spark.log.level": "OFF",
-                },
+                **_SMALL_AND_ONCE,
+                **{"spark.sql.warehouse.dir": str(self._folder / "spark")},
             )
         spark.sparkContext.setLogLevel("OFF")
         return spark
