@@ -5,6 +5,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Hundreds of processes begin in a run of the tests: none should compile again what another has, whatever is set here.
+unexport PYTHONDONTWRITEBYTECODE
 SHELL := /bin/sh
 
 PYTHON ?= python3
