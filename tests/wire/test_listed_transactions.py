@@ -73,3 +73,23 @@ async def test_a_page_token_that_is_none_is_refused(tmp_path: Path) -> None:
     async with house(tmp_path) as people:
         refused = await people.root.get("/transactions?pageToken=nonsense&pageSize=1")
         assert refused.status == 400 and "begin again without one" in refused.error["message"]
+
+
+async def test_a_list_begins_at_a_moment(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        begun = [await _begin(people.root) for _ in range(3)]
+        moment = int(begun[1][:8] + begun[1][9:13], 16)
+
+        async def since(moment: object) -> list[str]:
+            page = await people.root.get(f"/transactions?state=open&since={moment}")
+            assert page.status == 200, page.body
+            return [one["transaction-id"] for one in page.json()["transactions"]]
+
+        assert await since(0) == begun
+        # The first may have been begun in the same millisecond.
+        assert [one for one in await since(moment) if one >= begun[1]] == begun[1:]
+        assert await since(moment + 60_000) == []
+        assert await since(10**17) == []
+        refused = await people.root.get("/transactions?since=yesterday")
+        assert refused.status == 400
+        assert b"since is a whole number" in refused.body

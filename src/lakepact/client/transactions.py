@@ -17,6 +17,7 @@ from lakepact.client.caller import Caller
 from lakepact.client.errors import BadRequest, Conflict, NotFound, Refused, TransactionClosed, Unavailable, refused
 from lakepact.client.http import Answer
 from lakepact.client.names import Identifier, identifier_of, segment
+from lakepact.kernel.identity import parse_transaction_id, timestamp_ms
 
 Isolation: TypeAlias = Literal["serializable", "snapshot"]
 
@@ -26,6 +27,7 @@ ABORTED: Final = "aborted"
 
 _ALL: Final = "{prefix}/transactions"
 _PAGE: Final = 100
+_LOOKS_BACK_MS: Final = [minutes * 60_000 for minutes in (1, 60, 24 * 60, 30 * 24 * 60)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +160,37 @@ class Transactions:
     def newest(
         self, states: str | Iterable[str] = (), *, limit: int = 100, before: str | None = None
     ) -> tuple[tuple[TransactionInfo, ...], bool]:
-        """The newest of them, newest first, that were begun before the one with this id; and whether there are older.
+        """The newest of them, newest first, that were begun before the one with this id; and whether there are more."""
+        asked = [states] if isinstance(states, str) else list(states)
+        until_ms = self._caller.machine.now_ms() if before is None else timestamp_ms(parse_transaction_id(before))
+        found: Sequence[Mapping[str, Any]] = ()
+        # Servers list the oldest first, and there may be very many: look no farther back than for what is wanted.
+        for back_ms in (*_LOOKS_BACK_MS, None):
+            found = self._last(asked, limit + 1, before, None if back_ms is None else until_ms - back_ms)
+            if len(found) > limit:
+                break
+        return tuple(map(TransactionInfo.from_json, [*reversed(found)][:limit])), len(found) > limit
 
-        Servers list the oldest first, so all of them are read: name states if there are very many.
-        """
-        kept: deque[Mapping[str, Any]] = deque(maxlen=limit + 1)
-        for page in self._pages(states, _PAGE):
+    def _last(
+        self, states: Iterable[str], count: int, before: str | None, since_ms: int | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The last so many of those begun since then and before this one, oldest first."""
+        kept: deque[Mapping[str, Any]] = deque(maxlen=count)
+        for page in self._pages(states, _PAGE, since_ms):
             # Ids begin with their time, and are listed in their order.
-            kept.extend(one for one in page if before is None or one["transaction-id"] < before)
-        return tuple(map(TransactionInfo.from_json, [*reversed(kept)][:limit])), len(kept) > limit
+            earlier = [one for one in page if before is None or one["transaction-id"] < before]
+            kept.extend(earlier)
+            if len(earlier) < len(page):
+                break
+        return kept
 
-    def _pages(self, states: str | Iterable[str], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
+    def _pages(
+        self, states: str | Iterable[str], size: int, since_ms: int | None = None
+    ) -> Iterator[Sequence[Mapping[str, Any]]]:
         asked = [states] if isinstance(states, str) else list(states)
         query = {"pageSize": str(size), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
+        if since_ms is not None:
+            query["since"] = str(max(since_ms, 0))
         while True:
             page = self._caller.read(_ALL, query=query).json()
             yield page["transactions"]

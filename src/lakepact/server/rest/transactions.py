@@ -11,11 +11,11 @@ from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import JsonObject, boolean, int64, json_object, optional_text, text_map
-from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
 from lakepact.kernel.model import Isolation, Read, State, Transaction, TransactionRecord, Write
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import transaction_header
-from lakepact.server.rest.door import Door, page_of
+from lakepact.server.rest.door import Door, number, page_of
 from lakepact.server.rest.errors import NoSuchState, NoSuchTransaction
 
 _OWN = (WAREHOUSE, READ_ONLY, PRINCIPAL)
@@ -49,7 +49,9 @@ class TransactionHandlers:
     async def list(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
         token, size = page_of(request)
-        page = await catalog.transactions.list(_states(request), token or None, size or 100)
+        since_ms = number(request, "since")
+        begin = token or (None if since_ms is None else first_id_of(since_ms))
+        page = await catalog.transactions.list(_states(request), begin, size or 100)
         shown = [_shown(record, catalog) for record in page.transactions]
         return json_response({"transactions": shown, "next-page-token": page.after})
 
