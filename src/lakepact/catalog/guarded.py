@@ -103,7 +103,7 @@ class GuardedOperations(Operations):
         else:
             look = self._guard.look(self._inner)
             pointer = await self._inner.names.find(look, identifier)
-            rights = await look.rights()
+            rights = look.rights_at_hand() or await look.rights()
         if (
             pointer is None
             or (kind is not None and pointer.kind is not kind)

@@ -42,20 +42,23 @@ class Look:
     async def read(self, *keys: Key) -> list[Cell]:
         if not self._wanted:
             return await self._cells.read(*keys)
-        return self._kept(await self._cells.read(*keys, self._grants.key))
+        found = await self._cells.read(*keys, self._grants.key)
+        self._found, self._wanted = found.pop(), False
+        return found
 
     async def read_again(self, *keys: Key) -> list[Cell]:
         if not self._wanted:
             return await self._cells.read_again(*keys)
-        return self._kept(await self._cells.read_again(*keys, self._grants.key))
-
-    def _kept(self, found: list[Cell]) -> list[Cell]:
+        found = await self._cells.read_again(*keys, self._grants.key)
         self._found, self._wanted = found.pop(), False
         return found
 
+    def rights_at_hand(self) -> Rights | None:
+        """The same as `rights`, if there is nothing to wait for."""
+        return self._grants.at_hand(self._principal, self._found)
+
     async def rights(self) -> Rights:
-        at_hand = self._grants.at_hand(self._principal, self._found)
-        return at_hand if at_hand is not None else await self._grants.rights(self._principal, self._found)
+        return self.rights_at_hand() or await self._grants.rights(self._principal, self._found)
 
 
 @dataclass(frozen=True, slots=True)
