@@ -106,12 +106,13 @@ class SqliteCells:
     # --- cells ---
 
     async def read(self, keys: Iterable[Key]) -> Mapping[Key, Cell]:
-        wanted = legal_keys(keys, self._settings)
-        if len(wanted) <= FEW_CELLS and (found := self._read_here(wanted)) is not None:
+        asked = tuple(keys)
+        if len(asked) <= FEW_CELLS and (found := self._read_here(asked)) is not None:
             self._reads_here += 1
             if self._reads_here % READS_A_TURN == 0:
                 await asyncio.sleep(0)
             return found
+        wanted = legal_keys(asked, self._settings)
         return await self._look(lambda connection: sqlite_rows.read_cells(connection, wanted))
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
@@ -328,7 +329,9 @@ class SqliteCells:
                 self._reader_connections.append(connection)
                 connection.execute("PRAGMA query_only = ON")
                 self._here = sqlite_rows.CellsSeen(connection)
-            return self._here.read(keys)
+            # Those that are remembered were looked at when they were read.
+            remembered = self._here.remembered(keys)
+            return self._here.read(legal_keys(keys, self._settings)) if remembered is None else remembered
         except sqlite3.Error:
             return None
 
