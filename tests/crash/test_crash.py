@@ -1,4 +1,7 @@
-"""P1, P2, P3, P5, P7, P9 when a process is killed with SIGKILL after every storage operation, one run each."""
+"""P1, P2, P3, P5, P7, P9 when a process is killed with SIGKILL after every storage operation, one run each.
+
+On files it is every other one, and each with LAKEPACT_LONG=1.
+"""
 
 from __future__ import annotations
 

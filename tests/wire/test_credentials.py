@@ -1,4 +1,7 @@
-"""Credentials for storage over the wire: S3 behind a guard that enforces session policies, and nothing wider, ever."""
+"""Credentials for storage over the wire: S3 behind a guard that enforces session policies, and nothing wider, ever.
+
+One file, since all of it rests on one guarded S3, and what one way to get credentials refuses every other must too.
+"""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Transactions:
     def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> tuple[TransactionInfo, ...]:
         """Transactions in these states (all if none is named), oldest first."""
         found: list[TransactionInfo] = []
-        for page in self._pages(states, min(limit, _PAGE)):
+        for page in self._pages(_asked(states), min(limit, _PAGE)):
             found += map(TransactionInfo.from_json, page)
             if len(found) >= limit:
                 break
@@ -161,18 +161,18 @@ class Transactions:
         self, states: str | Iterable[str] = (), *, limit: int = 100, before: str | None = None
     ) -> tuple[tuple[TransactionInfo, ...], bool]:
         """The newest of them, newest first, that were begun before the one with this id; and whether there are more."""
-        asked = [states] if isinstance(states, str) else list(states)
+        states = _asked(states)
         until_ms = self._caller.machine.now_ms() if before is None else timestamp_ms(parse_transaction_id(before))
         found: Sequence[Mapping[str, Any]] = ()
         # Servers list the oldest first, and there may be very many: look no farther back than for what is wanted.
         for back_ms in (*_LOOKS_BACK_MS, None):
-            found = self._last(asked, limit + 1, before, None if back_ms is None else until_ms - back_ms)
+            found = self._last(states, limit + 1, before, None if back_ms is None else until_ms - back_ms)
             if len(found) > limit:
                 break
         return tuple(map(TransactionInfo.from_json, [*reversed(found)][:limit])), len(found) > limit
 
     def _last(
-        self, states: Iterable[str], count: int, before: str | None, since_ms: int | None
+        self, states: Sequence[str], count: int, before: str | None, since_ms: int | None
     ) -> Sequence[Mapping[str, Any]]:
         """The last so many of those begun since then and before this one, oldest first."""
         kept: deque[Mapping[str, Any]] = deque(maxlen=count)
@@ -185,10 +185,9 @@ class Transactions:
         return kept
 
     def _pages(
-        self, states: str | Iterable[str], size: int, since_ms: int | None = None
+        self, states: Sequence[str], size: int, since_ms: int | None = None
     ) -> Iterator[Sequence[Mapping[str, Any]]]:
-        asked = [states] if isinstance(states, str) else list(states)
-        query = {"pageSize": str(size), "pageToken": "", **({"state": ",".join(asked)} if asked else {})}
+        query = {"pageSize": str(size), "pageToken": "", **({"state": ",".join(states)} if states else {})}
         if since_ms is not None:
             query["since"] = str(max(since_ms, 0))
         while True:
@@ -291,6 +290,10 @@ def _ended_as(info: TransactionInfo) -> TransactionClosed:
         transaction_id=info.id,
         state=info.state,
     )
+
+
+def _asked(states: str | Iterable[str]) -> list[str]:
+    return [states] if isinstance(states, str) else list(states)
 
 
 def _one(transaction_id: str) -> str:

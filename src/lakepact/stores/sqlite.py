@@ -112,8 +112,11 @@ class SqliteCells:
             if self._reads_here % READS_A_TURN == 0:
                 await asyncio.sleep(0)
             return found
-        wanted = legal_keys(asked, self._settings)
+        wanted = self._legal_keys(asked)
         return await self._look(lambda connection: sqlite_rows.read_cells(connection, wanted))
+
+    def _legal_keys(self, keys: Iterable[Key]) -> tuple[Key, ...]:
+        return legal_keys(keys, self._settings)
 
     async def scan(self, prefix: str, after: str | None = None, limit: int = 100) -> CellPage:
         self._check_scan(prefix, after, limit)
@@ -329,9 +332,7 @@ class SqliteCells:
                 self._reader_connections.append(connection)
                 connection.execute("PRAGMA query_only = ON")
                 self._here = sqlite_rows.CellsSeen(connection)
-            # Those that are remembered were looked at when they were read.
-            remembered = self._here.remembered(keys)
-            return self._here.read(legal_keys(keys, self._settings)) if remembered is None else remembered
+            return self._here.read(keys, self._legal_keys)
         except sqlite3.Error:
             return None
 

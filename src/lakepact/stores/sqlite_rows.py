@@ -49,9 +49,10 @@ class CellsSeen:
 
         self._seen: dict[Key, tuple[_Row, Cell]] = {}
 
-    def remembered(self, keys: Iterable[Key]) -> dict[Key, Cell] | None:
-        """These cells as they are now, if all of them were read since anybody has written."""
-        # It is another one after every commit of another connection, and this one never writes.
+    def read(self, keys: Iterable[Key], legal: Callable[[Iterable[Key]], Sequence[Key]]) -> dict[Key, Cell]:
+        """These cells at one instant. `legal` looks at keys before they are read; those remembered have been."""
+        # It is another one after every commit of another connection, and this one never writes. It is asked before the
+        # rows are read: if somebody commits in between, they are newer than it, and the next look begins anew.
         [(version,)] = self._connection.execute("PRAGMA data_version").fetchall()
         current = self._current
         if version != self._version or len(current) >= _MOST_SEEN:
@@ -60,15 +61,10 @@ class CellsSeen:
         try:
             return {key: current[key] for key in keys}
         except KeyError:
-            return None
-
-    def read(self, keys: Sequence[Key]) -> dict[Key, Cell]:
-        """These cells at one instant. `remembered` was asked just before: if somebody has committed in between, these
-        are newer than the version it knows, and the next look begins anew."""
-        found = read_cells(self._connection, keys, self._decoded)
+            found = read_cells(self._connection, legal(keys), self._decoded)
         for key, cell in found.items():
             if cell.value is None or key in self._seen:
-                self._current[key] = cell
+                current[key] = cell
         return found
 
     def _decoded(self, row: _Row) -> Cell:

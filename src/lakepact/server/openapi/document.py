@@ -101,6 +101,13 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "description": "Only those in one of these states, separated by commas.",
         "schema": TEXT,
     },
+    "since": {
+        "name": "since",
+        "in": "query",
+        "description": "Only those begun since this moment, in milliseconds since 1970. Pages after the first go on by "
+        "their token.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999_999},
+    },
     "snapshots": {
         "name": "snapshots",
         "in": "query",

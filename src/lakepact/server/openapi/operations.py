@@ -445,7 +445,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "List transactions",
         "Oldest first. A page may be short and still have a successor.",
         {200: "TransactionList"},
-        parameters=("state", *_PAGED),
+        parameters=("state", "since", *_PAGED),
     ),
     "prepareTransaction": Operation(
         Tag.TRANSACTIONS,

@@ -1,7 +1,8 @@
 """The documents of the API as JSON Schema. What is left open here is kept as the client sent it, not refused.
 
 Requests are described as strictly as the server reads them; metadata in answers only as far as this server promises
-it, since the rest is the Iceberg table specification's to say.
+it, since the rest is the Iceberg table specification's to say. A long module, for it is a list: documents refer to one
+another by name.
 """
 
 from __future__ import annotations
