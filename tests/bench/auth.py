@@ -1,27 +1,22 @@
 """What it costs to ask who it is: loads and commits with authentication on, against the same without, side by side.
 
-Two services in one process, asked in turns. The cost of a request is what it takes of the process's processor time, in
-the turn in which it took least: the work of others on the same machine can only add to it. How many there were
-a second is shown beside it.
+Two services in one process, asked in turns. The cost of a request is what it takes of the process's processor time; how
+many there were a second is shown beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import statistics
 import tempfile
-from typing import Any
 
-from tests.bench.load import Figures, load
 from tests.bench.report import against, table
 from tests.bench.rest import Lake, property_commit, running
+from tests.bench.turns import compared
 from tests.support.issuer import Issuer, running_issuer
 from tests.support.tokens import command
 
 AIM = 1.15
-TURNS = 9
-SECONDS = 1.0
 
 
 async def run() -> None:
@@ -57,26 +52,18 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
     ):
         for kind in kinds:
             asked = {**job, "headers": {"Authorization": f"Bearer {sent_kinds[kind]}"}}
-            turns = []
-            for _ in range(TURNS):
-                off, off_s = _asked(plain, [job] * clients)
-                on, on_s = _asked(named, [asked] * clients)
-                turns.append((off_s, on_s, off.per_second, on.per_second))
-            offs_s, ons_s, *rates = zip(*turns, strict=True)
-            ratio = min(ons_s) / min(offs_s)
-            without, with_it = map(statistics.median, rates)
+            found = compared(plain.process, (plain.url, [job] * clients), (named.url, [asked] * clients))
             rows.append(
-                (f"{what}, {kind}", f"{without:.0f}", f"{with_it:.0f}", against(ratio, f"{AIM}", met=ratio <= AIM))
+                (
+                    f"{what}, {kind}",
+                    f"{found.first.per_second:.0f}",
+                    f"{found.second.per_second:.0f}",
+                    f"{found.of_rate:.2f}",
+                    against(found.of_cost, f"{AIM}", met=found.of_cost <= AIM),
+                )
             )
     table(
         "authentication (SQLite): cost of a request with it against the same without",
-        ("", "without/s", "with/s", "least processor time"),
+        ("", "without/s", "with/s", "by rate", "by processor time"),
         rows,
     )
-
-
-def _asked(lake: Lake, jobs: list[dict[str, Any]]) -> tuple[Figures, float]:
-    """What came of it, and what one request took of the server's processor time."""
-    before_s = lake.processor_s
-    figures = load(lake.url, jobs, SECONDS)
-    return figures, (lake.processor_s - before_s) / figures.requests

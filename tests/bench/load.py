@@ -69,23 +69,37 @@ class Connection:
         assert status < 300, (status, text[:500])
 
 
-async def _client(job: dict[str, Any], client: dict[str, Any], taken: list[float], until: float) -> None:
-    connection = await Connection.to(job["host"], job["port"])
-    body, number = client.get("body") or "", 0
-    headers = "".join(f"{name}: {value}\r\n" for name, value in (client.get("headers") or {}).items())
-    while time.perf_counter() < until:
-        number += 1
-        began = time.perf_counter()
-        await connection.send(client["method"], client["path"], body.replace("@N@", str(number)).encode(), headers)
-        taken.append(time.perf_counter() - began)
+class Client:
+    """Sends one request again and again over one connection."""
+
+    def __init__(self, connection: Connection, request: dict[str, Any]) -> None:
+        self._connection = connection
+        self._method, self._path = request["method"], request["path"]
+        self._body = request.get("body") or ""
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (request.get("headers") or {}).items())
+        self._number = 0
+
+    async def ask(self, until: float) -> list[float]:
+        """How long each took, in seconds."""
+        taken = []
+        while (began := time.perf_counter()) < until:
+            self._number += 1
+            body = self._body.replace("@N@", str(self._number)).encode()
+            await self._connection.send(self._method, self._path, body, self._headers)
+            taken.append(time.perf_counter() - began)
+        return taken
+
+
+async def _asked(job: dict[str, Any], request: dict[str, Any], until: float) -> list[float]:
+    return await Client(await Connection.to(job["host"], job["port"]), request).ask(until)
 
 
 async def main() -> None:
     job = json.loads(sys.stdin.read())
-    taken: list[float] = []
     began = time.perf_counter()
-    await asyncio.gather(*(_client(job, client, taken, began + job["seconds"]) for client in job["clients"]))
+    each = await asyncio.gather(*(_asked(job, client, began + job["seconds"]) for client in job["clients"]))
     seconds = time.perf_counter() - began
+    taken = [one for some in each for one in some]
     print(json.dumps({"requests": len(taken), "seconds": seconds, "median_ms": statistics.median(taken) * 1000}))
 
 

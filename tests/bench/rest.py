@@ -6,7 +6,6 @@ The server and the load generator are processes of their own; fsync is on everyw
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -38,12 +37,6 @@ class Lake:
         self.url = url
         self.process = process
         self._token = token
-
-    @property
-    def processor_s(self) -> float:
-        """What the server has used so far. The name of its command, which may have spaces, ends with a bracket."""
-        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def send(self, method: str, path: str, body: Any = None, media: str = "application/json") -> bytes:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

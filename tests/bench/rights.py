@@ -1,7 +1,7 @@
 """What rights cost: loads and commits with them against the same without, and a long list of which most is hidden.
 
 One server serves both kinds of requests, in turns. The cost of a request is what it takes of the server's processor
-time, which other people's work on the same machine changes little; the quietest turn of each kind counts.
+time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from tests.bench.load import load
 from tests.bench.report import against, say, table
 from tests.bench.rest import Lake, _creation, running
+from tests.bench.turns import compared
 from tests.support.postgres import running_postgres
 
 AIM = 1.15
-TURNS = 7
 MANY = 10_000
 GRANTS = 1_000
 
@@ -64,16 +64,9 @@ def _costs(store: str, lake: Lake) -> list[tuple[object, ...]]:
 def _compared(lake: Lake, job: dict[str, Any]) -> tuple[str, str, str]:
     named = {**job, "path": f"{job['path']}?as=eve"}
     plain = {**job, "path": f"{job['path']}?as="}
-    turns = [(_processor_ms(lake, plain), _processor_ms(lake, named)) for _ in range(TURNS)]
-    without, with_rights = (min(side) for side in zip(*turns, strict=True))
-    ratio = with_rights / without
-    return f"{without:.3f}", f"{with_rights:.3f}", against(ratio, f"{AIM}", met=ratio <= AIM)
-
-
-def _processor_ms(lake: Lake, job: dict[str, Any]) -> float:
-    before_s = lake.processor_s
-    figures = load(lake.url, [job], 1.0)
-    return (lake.processor_s - before_s) / figures.requests * 1000
+    found = compared(lake.process, (lake.url, [plain]), (lake.url, [named]))
+    ratio = against(found.of_cost, f"{AIM}", met=found.of_cost <= AIM)
+    return f"{found.first.cost_ms:.3f}", f"{found.second.cost_ms:.3f}", ratio
 
 
 def _listing(lake: Lake) -> None:

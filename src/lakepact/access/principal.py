@@ -22,6 +22,10 @@ class Principal:
     admin: bool = False
     """May do everything in the account, and say who else may do what."""
 
+    def __hash__(self) -> int:
+        # With every request; those of one name differ in little else, and then they are compared.
+        return hash((self.name, self.account))
+
 
 ANYONE: Final = Principal(None, admin=True)
 """A server without authentication asks nobody for a name, and everybody may do everything."""
