@@ -107,7 +107,7 @@ def resolve(wanted: Iterable[Jar]) -> list[Path]:
 
 def pyspark_jars(*names: str) -> list[Path]:
     """Jars that come with pyspark, by their names without the version: what is here need not be fetched."""
-    folder = _pyspark() / "jars"
+    folder = pyspark_home() / "jars"
     return [_only(folder, re.compile(re.escape(name) + r"-\d[\w.\-]*\.jar")) for name in names]
 
 
@@ -139,7 +139,7 @@ def _retrieve(jars: list[Jar], folder: Path) -> None:
         ivy = _CACHE / "ivy"
         command = [
             *(java(), f"-Divy.home={ivy}", *_proxy_options()),
-            *("-jar", str(_only(_pyspark() / "jars", re.compile(r"ivy-\d[\d.]*\.jar")))),
+            *("-jar", str(_only(pyspark_home() / "jars", re.compile(r"ivy-\d[\d.]*\.jar")))),
             *(() if settings is None else ("-settings", str(settings))),
             *("-cache", str(ivy / "cache"), "-ivy", str(work / "ivy.xml"), "-confs", "default"),
             *(
@@ -251,7 +251,7 @@ def _proxy_options() -> list[str]:
     return options
 
 
-def _pyspark() -> Path:
+def pyspark_home() -> Path:
     """Found without importing it, which takes a while."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:

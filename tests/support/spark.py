@@ -168,8 +168,8 @@ def running_lake(
     `more_jars` are on Spark's class path, and `env` is the server's.
     """
     own = folder / "spark"
-    (own / "conf").mkdir(parents=True)
-    (own / "conf" / "log4j2.properties").write_text(_LOGGING)
+    own.mkdir(parents=True)
+    (own / "log4j2.properties").write_text(_LOGGING)
     with running_server(folder / "server", env=env) as server:
         settings = {
             **_session_settings(own, more_jars),
@@ -180,7 +180,6 @@ def running_lake(
         environment = {
             **without_spark(),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_CONF_DIR": str(own / "conf"),
             # Executors need what is installed here.
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -210,7 +209,12 @@ def path_of(location: str) -> Path:
 
 def _session_settings(folder: Path, more_jars: Iterable[Path]) -> dict[str, str]:
     return {
-        **quick_settings(folder, f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"),
+        **quick_settings(
+            folder,
+            f"-Djava.io.tmpdir={folder}",
+            f"-Dderby.system.home={folder}",
+            f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+        ),
         "spark.jars": ",".join(map(str, (*jars.resolve(jars.SPARK_ICEBERG), *more_jars))),
         "spark.sql.extensions": _EXTENSIONS,
         "spark.sql.defaultCatalog": "lake",
