@@ -63,6 +63,16 @@ class Tls:
     def presented(self) -> str:
         return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=30)
 
+    def ends_in_days(self, authority: Path) -> float:
+        """As the server's metric says."""
+        context = ssl.create_default_context(cafile=str(authority))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=30)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.token}"})
+        told = connection.getresponse().read().decode()
+        connection.close()
+        [ends_at_s] = re.findall(r"^lakepact_certificate_ends_timestamp_seconds (\S+)$", told, re.MULTILINE)
+        return (float(ends_at_s) - time.time()) / 86_400
+
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
@@ -169,10 +179,19 @@ def test_grpc_speaks_tls_with_the_same_certificate(tls: Tls, authority: Path) ->
 def test_the_doctor_finds_the_certificate_and_the_server_behind_it(tls: Tls) -> None:
     given = {"port": tls.port, "tls_cert": str(tls.certificate)}
     found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.key)))}
-    assert {one.verdict for one in found.values()} == {Verdict.OK}
+    assert {one.subject for one in found.values() if one.verdict is not Verdict.OK} == {"certificate"}
+    assert found["certificate"].verdict is Verdict.WARN and "Renew it in time" in found["certificate"].do
     assert "a Lakepact server" in found["port"].found and "is ready" in found["port"].found
     found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.certificate)))}
     assert found["certificate"].verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(15, Verdict.OK), (13, Verdict.WARN), (-1, Verdict.FAIL)])
+def test_the_doctor_says_in_time_that_a_certificate_ends(days: float, verdict: Verdict, tmp_path: Path) -> None:
+    certificate, key = loopback_certificate(tmp_path, days=days)
+    found = {one.subject: one for one in ports(Settings.load(port=0, tls_cert=str(certificate), tls_key=str(key)))}
+    assert found["certificate"].verdict is verdict, found
+    assert "good until 20" in found["certificate"].found
 
 
 def test_cookies_of_the_web_page_are_for_https_alone(tls: Tls, authority: Path) -> None:
@@ -188,8 +207,9 @@ def test_cookies_of_the_web_page_are_for_https_alone(tls: Tls, authority: Path) 
 
 # The last one: clients of the tests before trust the first certificate.
 def test_new_files_are_used_without_a_restart(tls: Tls, authority: Path, tmp_path: Path) -> None:
-    new, new_key = loopback_certificate(tmp_path)
+    new, new_key = loopback_certificate(tmp_path, days=30)
     first = tls.presented()
+    assert 0 < tls.ends_in_days(authority) < 1.1
     assert first.strip() == authority.read_text().strip()
     with lakepact.connect(tls.server.url, token=tls.token, ca_bundle=authority) as lake:
         # Half of it: nothing changes, and the log says why.
@@ -202,6 +222,7 @@ def test_new_files_are_used_without_a_restart(tls: Tls, authority: Path, tmp_pat
         wait_for(tls.server, "the certificate has changed", 2)
         for _ in range(4):
             assert tls.presented().strip() == new.read_text().strip()
+        assert 29 < tls.ends_in_days(new) < 30.1
         # Who was connected still is.
         lake.namespaces.list()
     with lakepact.connect(tls.server.url, token=tls.token, ca_bundle=new) as lake:

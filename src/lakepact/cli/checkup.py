@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +55,7 @@ _SLOW_MS: Final = 500.0
 _OFF_S: Final = 5.0
 _FAR_OFF_S: Final = 300.0
 _LITTLE_BYTES: Final = 1 << 30
+_SOON_S: Final = 14 * 86_400
 _ANSWER_WITHIN_S: Final = 30.0
 _LOOKED_AT: Final = 100
 """Tables of a warehouse: if one of them is elsewhere, most are."""
@@ -347,8 +349,8 @@ async def _credential(subject: str, vendor: Vendor) -> Finding:
 
 def ports(settings: Settings) -> Iterator[Finding]:
     try:
-        if Certificate.of(settings) is not None:
-            yield good("certificate", f"{settings.tls_cert} has one, and {settings.tls_key} its key")
+        if (found := Certificate.of(settings)) is not None:
+            yield _certificate(settings, found)
     except LakepactError as error:
         yield bad("certificate", str(error), "docs/security.md says what the two files are.")
     yield _port("port", "--port", settings.host, settings.port, settings.base_path, tls=bool(settings.tls_cert))
@@ -356,6 +358,19 @@ def ports(settings: Settings) -> Iterator[Finding]:
         if importlib.util.find_spec("grpc") is None:
             yield bad("gRPC", "grpcio is not installed", f"{how_to_install('grpc')}; or leave out grpc_port.")
         yield _port("gRPC port", "--grpc-port", settings.host, settings.grpc_port, None)
+
+
+def _certificate(settings: Settings, found: Certificate) -> Finding:
+    there = f"{settings.tls_cert} has one, and {settings.tls_key} its key"
+    if (ends_at_s := found.ends_at_s) is None:
+        return good("certificate", there)
+    until = f"{there}; good until {datetime.fromtimestamp(ends_at_s, UTC):%Y-%m-%d %H:%M} UTC"
+    left_s = ends_at_s - time.time()
+    if left_s <= 0:
+        return bad("certificate", until, "Renew it: no client trusts it any more.")
+    if left_s < _SOON_S:
+        return odd("certificate", until, "Renew it in time. A running server uses new files by itself.")
+    return good("certificate", until)
 
 
 def _port(subject: str, option: str, host: str, port: int, base_path: str | None, *, tls: bool = False) -> Finding:

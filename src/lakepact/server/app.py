@@ -132,6 +132,8 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
     tls = Certificate.of(settings)
     async with AsyncExitStack() as stack:
         opened = await _open(settings, stack)
+        if tls is not None:
+            tls.tell(opened.metrics.certificate_ends)
         draining = Draining()
         health = Health(
             opened.store,

@@ -119,6 +119,13 @@ class Metrics:
             multiprocess_mode="max",
             registry=self.registry,
         )
+        self._certificate_ends_at = Gauge(
+            "lakepact_certificate_ends_timestamp_seconds",
+            "When the certificate in use, or one above it in its file, is no longer good, in seconds since 1970. 0 "
+            "without TLS.",
+            multiprocess_mode="livemin",
+            registry=self.registry,
+        )
         unfinished = Gauge(
             "lakepact_unfinished_transactions",
             "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
@@ -236,6 +243,9 @@ class Metrics:
     def upkeep_ended(self) -> None:
         """A turn of upkeep has come to its end here."""
         self._upkeep_at.set_to_current_time()
+
+    def certificate_ends(self, at_s: float) -> None:
+        self._certificate_ends_at.set(at_s)
 
     def unfinished_transactions(self, **counts: int) -> None:
         """By state. What is not named is none."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from lakepact.errors import InvalidSetting
+from lakepact.server.certificate_end import ends_at_s
 from lakepact.settings import Settings
 
 LOOK_EVERY_S: Final = 10.0
@@ -34,10 +36,21 @@ class Certificate:
         """For a server's socket. Each handshake is made with what is newest."""
 
         self.context.sni_callback = self._chosen
+        self._told: Callable[[float], None] = lambda _: None
 
     @classmethod
     def of(cls, settings: Settings) -> Certificate | None:
         return cls(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+
+    @property
+    def ends_at_s(self) -> float | None:
+        """When it is no longer good, in seconds since 1970. None: it cannot be told."""
+        return ends_at_s(self.chain)
+
+    def tell(self, told: Callable[[float], None]) -> None:
+        """Let this know when the one in use ends, now and whenever there is another."""
+        self._told = told
+        self._told(self.ends_at_s or 0)
 
     def read_again(self) -> None:
         """Use what is in the files now, if it can be used."""
@@ -50,6 +63,7 @@ class Certificate:
         if (chain, key) != (self.chain, self.key):
             self.chain, self.key, self._newest = chain, key, context
             _log.warning("the certificate has changed", file=str(self._paths[0]))
+            self._told(self.ends_at_s or 0)
 
     async def watch(self) -> None:
         """Look at the files for as long as the server runs."""
