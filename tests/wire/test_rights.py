@@ -536,6 +536,50 @@ async def test_two_servers_on_one_store_agree_at_once(tmp_path: Path) -> None:
         assert (await other.eve.commit([set_properties(a="last")])).status == 200
 
 
+@pytest.mark.parametrize("way", ["load", "batch", "commit", "both", "exists"])
+async def test_rights_are_never_older_than_what_they_show(way: str, tmp_path: Path) -> None:
+    """Between two looks of one request the right on a namespace goes, and another table comes into it."""
+    async with _furnished(tmp_path) as one, house(tmp_path) as other:
+        root, eve = other.root, one.eve
+        await root.grant("user:eve", "write", **on_namespace())
+        assert (await eve.get(table_path())).status == 200
+
+        async def rename(source: tuple[str, str], target: tuple[str, str]) -> None:
+            names = [{"namespace": [namespace], "name": name} for namespace, name in (source, target)]
+            moved = await root.post("/tables/rename", dict(zip(("source", "destination"), names, strict=True)))
+            assert moved.status == 204
+
+        # Eve's server remembers what the name stood for.
+        await rename(("db", "t"), ("db", "old"))
+        assert eve.service is not None
+        store, looks = eve.service.catalogs["main"].parts.store, 0
+        plain = store.read
+
+        async def read(keys: Any) -> Any:
+            nonlocal looks
+            found, looks = await plain(keys), looks + 1
+            if looks == 1:
+                assert (await root.revoke("user:eve", **on_namespace())).json()["changed"]
+                await rename(("hidden", "secret"), ("db", "t"))
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "read", read)
+            match way:
+                case "load":
+                    answer = await eve.get(table_path())
+                case "exists":
+                    answer = await eve.head(table_path())
+                case "batch":
+                    answer = await eve.post("/tables/batch-load", {"identifiers": [{"namespace": ["db"], "name": "t"}]})
+                case "commit":
+                    answer = await eve.commit([set_properties(owned="by eve")])
+                case _:
+                    answer = await eve.commit_all(change("t", [set_properties(owned="by eve")]), change("u", []))
+        assert looks > 1 and answer.status == 404, answer
+        assert "owned" not in (await root.load())["metadata"].get("properties", {})
+
+
 @pytest.mark.parametrize("store", ["memory", "file", "postgres"])
 async def test_every_store_keeps_grants(store: str, tmp_path: Path, postgres: LazyPostgres) -> None:
     given = {"memory": {"store": "memory://", "warehouse": "memory://"}, "file": {"store": f"file://{tmp_path}/cells"}}

@@ -23,8 +23,8 @@ class Principal:
     """May do everything in the account, and say who else may do what."""
 
     def __hash__(self) -> int:
-        # With every request; those of one name differ in little else, and then they are compared.
-        return hash((self.name, self.account))
+        # Asked for with every request. Whether one is an administrator is left out: it is compared then.
+        return hash((self.name, self.account, self.groups))
 
 
 ANYONE: Final = Principal(None, admin=True)

@@ -12,8 +12,8 @@ from lakepact.access.rules import user
 from lakepact.catalog.catalog import Catalog
 from lakepact.catalog.delta_tables import DeltaCommit
 from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
+from lakepact.catalog.grants import Grants
 from lakepact.catalog.keys import family_of, levels_of
-from lakepact.catalog.names import Reads
 from lakepact.catalog.needs import (
     Asking,
     InNamespace,
@@ -34,8 +34,8 @@ from lakepact.errors import Contended, OutcomeUnknown, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots
 from lakepact.iceberg.requests import Commit, Identifier
-from lakepact.kernel.keys import segments_of
-from lakepact.kernel.model import State, Write
+from lakepact.kernel.keys import Key, segments_of
+from lakepact.kernel.model import Cell, State, Write
 
 T = TypeVar("T")
 
@@ -50,9 +50,8 @@ class Guard:
         self.principal = principal
         self.trail = trail
 
-    def look(self, scope: Operations, cells: Reads | None = None) -> Look:
-        together = not isinstance(scope, Overlay)
-        return Look(scope.cells if cells is None else cells, self.catalog.grants, self.principal, together=together)
+    def look(self, scope: Operations) -> Look:
+        return Look(scope.cells, self.catalog.grants, self.principal, together=not isinstance(scope, Overlay))
 
     def asking(self, scope: Operations, rights: Rights) -> Asking:
         parts = self.catalog.parts
@@ -69,7 +68,15 @@ class Guard:
         likely = [key for one in names_in(needs) if (key := scope.names.likely_key(one)) is not None]
         if likely:
             await look.read(*likely)
-        await check_all(needs, look, self.asking(scope, await look.rights()))
+        await self.judged(scope, look, lambda asking: check_all(needs, look, asking))
+
+    async def judged(self, scope: Operations, look: Look, check: Callable[[Asking], Awaitable[None]]) -> Asking:
+        """Check by the grants of this look, and again if they have moved by the time that the last of it is read."""
+        while True:
+            asking, judged_by = self.asking(scope, await look.rights()), look.grants_revision
+            await check(asking)
+            if look.grants_revision == judged_by:
+                return asking
 
     # --- changes ---
 
@@ -190,6 +197,24 @@ def made_by(rights: Rights, writes: Iterable[Write]) -> list[Scope]:
     return [scope_of(one) for one in pointers if rights.on_namespace(one.identifier.namespace) is not Role.MANAGE]
 
 
+class _DraftLook(Look):
+    """A look through a draft, which goes to the store for what the draft has not read yet."""
+
+    __slots__ = ("_draft",)
+
+    def __init__(self, draft: Draft, grants: Grants, principal: Principal, *, together: bool) -> None:
+        super().__init__(draft, grants, principal, together=together)
+        self._draft = draft
+
+    async def read(self, *keys: Key) -> list[Cell]:
+        seen = self._draft.seen
+        if self.grants_revision is not None and all(key in seen for key in keys):
+            return await self._draft.read(*keys)
+        # As they are now, along with the rest.
+        seen.pop(self._grants.key, None)
+        return await super().read(*keys)
+
+
 @dataclass(slots=True)
 class PlanCheck:
     """Looks at every attempt of one change."""
@@ -213,20 +238,19 @@ class PlanCheck:
             raise
 
     async def before(self, draft: Draft) -> None:
-        look = self.guard.look(self.scope, draft)
-        names = self.scope.names
+        guard, names = self.guard, self.scope.names
+        look = _DraftLook(draft, guard.catalog.grants, guard.principal, together=not isinstance(self.scope, Overlay))
         # What the plan reads first is read with the grants, and is in the draft then.
         await look.read(*(key for one in names_in(self.needs) if (key := names.likely_key(one)) is not None))
-        self._asking = self.guard.asking(self.scope, await look.rights())
         with self.judging():
-            await self._check_needs(draft, self._asking)
+            self._asking = await guard.judged(self.scope, look, lambda asking: self._check_needs(draft, look, asking))
             if self._asking.rights.everywhere is not Role.MANAGE:
                 # Before the plan: whether a place is taken is not for everybody to know.
                 await self._places(self._asking).check_moves(draft, self.commits)
 
-    async def _check_needs(self, draft: Draft, asking: Asking) -> None:
+    async def _check_needs(self, draft: Draft, look: Look, asking: Asking) -> None:
         try:
-            await check_all(self.needs, draft, asking)
+            await check_all(self.needs, look, asking)
         except (Forbidden, Refusal):
             for commit in self.commits:
                 if adds_snapshots(commit.updates) and await self.scope.shows(draft, commit):

@@ -26,9 +26,11 @@ from lakepact.kernel.ports import CellStore
 
 
 class Look:
-    """Cells, and along with the first of them the grants: one look at the store for both."""
+    """Cells, and along with them the grants: one look at the store for both, and grants that are never older than what
+    is judged by them. Else a table that comes to have a name a moment after a right went would be shown by that right.
+    """
 
-    __slots__ = ("_cells", "_found", "_grants", "_principal", "_wanted")
+    __slots__ = ("_cells", "_found", "_grants", "_principal", "_together")
 
     def __init__(self, cells: Reads, grants: Grants, principal: Principal, *, together: bool) -> None:
         """`together`: the cells are those of the store itself. An open transaction has cells of an earlier instant, and
@@ -36,22 +38,25 @@ class Look:
         self._cells = cells
         self._grants = grants
         self._principal = principal
-        self._wanted = together and not principal.admin
+        self._together = together and not principal.admin
         self._found: Cell | None = None
 
     async def read(self, *keys: Key) -> list[Cell]:
-        if not self._wanted:
+        if not self._together:
             return await self._cells.read(*keys)
-        found = await self._cells.read(*keys, self._grants.key)
-        self._found, self._wanted = found.pop(), False
+        *found, self._found = await self._cells.read(*keys, self._grants.key)
         return found
 
     async def read_again(self, *keys: Key) -> list[Cell]:
-        if not self._wanted:
+        if not self._together:
             return await self._cells.read_again(*keys)
-        found = await self._cells.read_again(*keys, self._grants.key)
-        self._found, self._wanted = found.pop(), False
+        *found, self._found = await self._cells.read_again(*keys, self._grants.key)
         return found
+
+    @property
+    def grants_revision(self) -> int | None:
+        """Of the grants that were read last. None: they are not read along with the cells."""
+        return None if self._found is None else self._found.revision
 
     def rights_at_hand(self) -> Rights | None:
         """The same as `rights`, if there is nothing to wait for."""

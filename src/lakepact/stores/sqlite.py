@@ -85,6 +85,7 @@ class SqliteCells:
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite_rows.CellsSeen | None = None
+        self._here_is = 0
         self._reads_here = 0
         self._closed = False
         self.delta: DeltaRows = SqliteDelta(self._writer.submit, self._look, clock)
@@ -331,7 +332,10 @@ class SqliteCells:
                 connection = connect(self._path, busy_timeout_s=0)
                 self._reader_connections.append(connection)
                 connection.execute("PRAGMA query_only = ON")
-                self._here = sqlite_rows.CellsSeen(connection)
+                self._here, self._here_is = sqlite_rows.CellsSeen(connection), threading.get_ident()
+            elif threading.get_ident() != self._here_is:
+                # What is remembered belongs to one thread; one loop a store is the rule.
+                return None
             return self._here.read(keys, self._legal_keys)
         except sqlite3.Error:
             return None

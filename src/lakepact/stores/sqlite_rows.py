@@ -56,8 +56,9 @@ class CellsSeen:
         [(version,)] = self._connection.execute("PRAGMA data_version").fetchall()
         current = self._current
         if version != self._version or len(current) >= _MOST_SEEN:
-            self._version = version
+            # In this order, should something end it in between.
             current.clear()
+            self._version = version
         try:
             return {key: current[key] for key in keys}
         except KeyError:

@@ -78,6 +78,14 @@ async def test_what_is_in_the_file_counts_and_not_what_is_remembered_of_its_revi
         assert (await store.read([A]))[A].value == {"n": 7}
 
 
+async def test_what_is_remembered_belongs_to_one_thread(file_world: World) -> None:
+    await file_world.put({A: {"n": 1}})
+    first = await file_world.cell(A)
+    elsewhere = await asyncio.to_thread(lambda: asyncio.run(file_world.cell(A)))
+    assert elsewhere == first and elsewhere is not first
+    assert await file_world.cell(A) is first
+
+
 # --- several processes ---
 
 

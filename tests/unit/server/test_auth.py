@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakepact.access.principal import Principal
 from lakepact.errors import InvalidSetting
+from lakepact.server.auth.bearer import Bearers, Recognised
 from lakepact.server.auth.exposure import check_exposed, is_loopback
 from lakepact.server.auth.issuer import trustworthy
 from lakepact.server.auth.limits import Buckets
@@ -48,6 +50,25 @@ def test_a_server_that_asks_or_is_told_to_may_listen_anywhere() -> None:
         check_exposed(Settings.load(**{"host": "0.0.0.0", **given}))
     with pytest.raises(InvalidSetting, match="--insecure"):
         check_exposed(Settings.load(host="0.0.0.0"))
+
+
+async def test_a_token_is_remembered_once_however_it_is_spelled() -> None:
+    class Provider:
+        asked = 0
+
+        async def recognise(self, text: str) -> Recognised:
+            self.asked += 1
+            return Recognised(Principal(text))
+
+    provider = Provider()
+    bearers = Bearers(StillClock(), tokens=None, keys=None, foreign=provider, remember_s=60)
+    spellings = [b"Bearer eve", b"bearer eve", b"BEARER   eve", b"Bearer eve ", b"Bearer \teve", b"Bearer  eve\t "]
+    for header in spellings:
+        assert bearers.remembered(header) or (await bearers.recognise(header)).name == "eve"
+        assert all(bearers.was_good(one) and bearers.remembered(one) == Principal("eve") for one in spellings)
+    assert provider.asked == 1
+    for header in (b"", b"Bearer", b"Bearer ", b"Bearer ev", b"Bearer eve2", b"Basic eve", b"eve", b"Bearereve"):
+        assert bearers.remembered(header) is None and not bearers.was_good(header)
 
 
 def test_a_bucket_fills_again_and_each_caller_has_its_own() -> None:

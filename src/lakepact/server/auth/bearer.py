@@ -28,6 +28,7 @@ _NO_TOKENS: Final = frozenset({b"", b"None", b"null", b"undefined"})
 """What clients send that were given none."""
 
 _MOST_REMEMBERED: Final = 10_000
+_SPACE: Final = ord(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +72,18 @@ class Bearers:
 
     def remembered(self, header: bytes) -> Principal | None:
         """Who was recognised by this header a moment ago."""
-        found = self._remembered.get(hashlib.sha256(header).digest())
+        found = self._remembered.get(_key_of(header))
         if found is None or self._clock.monotonic_s() >= found[1]:
             return None
         return found[0].principal
 
     def was_good(self, header: bytes) -> bool:
         """Whether somebody was recognised by this header, however long ago, when it was looked at last."""
-        return hashlib.sha256(header).digest() in self._remembered
+        return _key_of(header) in self._remembered
 
     async def recognise(self, header: bytes) -> Principal:
         """Whose `Authorization` header this is. Raises as `checked` does."""
-        key = hashlib.sha256(header).digest()
+        key = _key_of(header)
         try:
             found = await self.checked(_token_in(header))
         except Unrecognised:
@@ -158,6 +159,14 @@ class Bearers:
         self._remembered[key] = (found, self._clock.monotonic_s() + for_s)
         while len(self._remembered) > _MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
+
+
+def _key_of(header: bytes) -> bytes:
+    """What a header is remembered by: one token is one entry, however much white space is put around it."""
+    if not (header[:7] == b"Bearer " and header[7:8] > b" " and header[-1] > _SPACE):
+        scheme, _, sent = header.partition(b" ")
+        header = b" ".join((scheme.capitalize(), sent.strip()))
+    return hashlib.sha256(header).digest()
 
 
 def _token_in(header: bytes) -> bytes:
