@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakepact.cli import app
-from lakepact.cli.checkup import shared
+from lakepact.cli.checkup import readers, shared
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Transaction, Write
@@ -77,6 +78,27 @@ def test_a_machine_with_a_store_is_well(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0 and "overwrites nothing" in shown.stdout
     assert findings(0, "--read-only")["warehouse main"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+def test_a_store_that_everybody_may_read_is_found(kind: str) -> None:
+    # Not in the folder of this test: nobody else can reach that.
+    with tempfile.TemporaryDirectory(prefix="lakepact-doctor-") as name:
+        path = Path(name) / "cells"
+        path.parent.chmod(0o755)
+        settings = Settings.load(store=f"{kind}:///{path}" if kind == "sqlite" else path.as_uri())
+
+        async def made() -> None:
+            await (await open_store(settings.store, settings.kernel())).close()
+
+        assert list(readers(settings)) == []
+        asyncio.run(made())
+        assert list(readers(settings)) == []
+        path.chmod(0o755)
+        [found] = readers(settings)
+        assert f"chmod {'600' if kind == 'sqlite' else '700'} {path}" in found.do
+        path.parent.chmod(0o700)
+        assert list(readers(settings)) == []
 
 
 @pytest.mark.parametrize("options", [[], ["--read-only"]])

@@ -16,6 +16,7 @@ import re
 import shutil
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import time
@@ -92,7 +93,7 @@ def bad(subject: str, found: str, do: str) -> Finding:
 
 async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
     found = [good("settings", f"understood, on Python {'.'.join(map(str, sys.version_info[:3]))}")]
-    found += disks(settings)
+    found += [*disks(settings), *readers(settings)]
     found += [one async for one in store(settings, writes=writes)]
     for name, place in settings.places().items():
         found += shared(settings.store, name, place)
@@ -246,6 +247,22 @@ def disks(settings: Settings) -> Iterator[Finding]:
             yield odd(f"disk: {name}", f"{free >> 20} MiB are left at {there}", "Make room before it is full.")
         else:
             yield good(f"disk: {name}", f"{free >> 30} GiB are left at {there}")
+
+
+def readers(settings: Settings) -> Iterator[Finding]:
+    """Whether others on this machine may read a store that lies on it."""
+    url = settings.store
+    path = sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
+    if path is None or not path.exists():
+        return
+    path = path.absolute()
+    readable = path.stat().st_mode & stat.S_IROTH
+    if readable and all(one.stat().st_mode & stat.S_IXOTH for one in path.parents):
+        yield odd(
+            "store: readers",
+            f"everybody on this machine may read {path}, and with it the keys that tokens are signed with",
+            f"Run `chmod {'700' if path.is_dir() else '600'} {path}` as its owner.",
+        )
 
 
 # --- warehouses ---

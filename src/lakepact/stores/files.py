@@ -36,7 +36,8 @@ class FileDocuments:
 
     @classmethod
     async def open(cls, root: Path) -> Self:
-        disk = Disk(root)
+        # Nobody else's to read: keys that tokens are signed with are in it.
+        disk = Disk(root, 0o700)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-files")
         store = cls(disk, threads)
         try:

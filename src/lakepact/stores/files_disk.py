@@ -53,8 +53,10 @@ class LockTimeout(Exception):
 class Disk:
     """Files below one root folder, by name. A name's `/` is a folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, mode: int = 0o777) -> None:
+        """`mode`: of the root folder, if it has to be made; less what the process takes away from all it makes."""
         self.root = root.absolute()
+        self._mode = mode
         self._temporary = self.root / TEMPORARY
         self._locks = self.root / LOCKS
         # flock is per open file, and every holder opens the file anew; the thread lock only spares threads of this
@@ -342,7 +344,7 @@ class Disk:
         missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         for folder in reversed(missing):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)
+                os.mkdir(folder, self._mode if folder == self.root else 0o777)
             _flush_folder(folder.parent)
         self._durable_folders = {self.root}
 

@@ -16,8 +16,10 @@ somebody may look.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -117,6 +119,7 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"the folder of {path} cannot be made: {error}") from None
+    _make_for_its_owner(path)
     try:
         connection = connect(path, busy_timeout_s)
         try:
@@ -127,6 +130,13 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
             connection.close()
     except sqlite3.Error as error:
         raise explained(error, f"{path} could not be opened") from None
+
+
+def _make_for_its_owner(path: Path) -> None:
+    """A new file is nobody else's to read: it holds keys that tokens are signed with. SQLite gives the two beside it
+    the same mode. Why it cannot be made is said when it is opened."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:

@@ -130,6 +130,15 @@ async def test_a_new_file_can_be_opened_by_many_at_once(path: Path) -> None:
         await store.close()
 
 
+async def test_a_new_file_is_its_owners_alone_and_one_that_is_there_stays_as_it_is(path: Path) -> None:
+    for mode in (0o600, 0o640):
+        async with _opened(path) as store:
+            await store.commit(Transaction(uuid7(SteeredClock().now_ms(), mode), "hash", (Write(A, 0, {"n": 1}),)))
+            files = list(path.parent.glob(f"{path.name}*"))
+            assert len(files) == 3 and {file.stat().st_mode & 0o777 for file in files} == {mode}
+        path.chmod(0o640)
+
+
 async def test_a_missing_folder_is_made(tmp_path: Path) -> None:
     async with _opened(tmp_path / "new" / "folder" / "cells.db") as store:
         assert (await store.scan("")).cells == ()
