@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from lakepact.access import Principal
-from lakepact.catalog.audit import AuditReader, Position, Wanted
+from lakepact.catalog.audit import AuditReader, Position, Wanted, about
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.trail import AUDIT, Entry, Outcome, file_name, place_of, span_of
 from lakepact.errors import StoreUnavailable
@@ -21,7 +21,7 @@ from lakepact.runtime import AsyncioTasks, SystemClock
 from lakepact.stores.memory import MemoryBlobs
 from lakepact.upkeep.audit import AuditTrail
 from tests.wire.people import PEOPLE, House, Person, house, on_namespace, on_table
-from tests.wire.world import Json, new_key, set_properties, table_path
+from tests.wire.world import SCHEMA, Json, new_key, set_properties, table_path
 
 NOON = 1_790_000_000_000
 DAY = 86_400_000
@@ -71,6 +71,55 @@ async def test_the_newest_line_comes_first_and_nothing_waits_to_be_written(peopl
     ]
     assert page["lines"][1]["transaction-id"] == key
     assert "manage" in page["lines"][0]["reason"]
+
+
+async def test_statements_are_staged_under_their_transaction_and_its_end_says_what_became_of_them(
+    people: House,
+) -> None:
+    root, eve = people.root, people.eve
+    await root.grant("user:eve", "create", **on_namespace())
+    await root.table("u")
+    ids = []
+    for end in ("abort", "commit"):
+        begun = (await eve.post("/transactions")).json()
+        ids.append(begun["transaction-id"])
+        inside = eve.at(begun["prefix"])
+        assert (await inside.commit([set_properties(a=end)], key=(key := new_key()))).status == 200
+        assert (await inside.post("/namespaces/db/tables", {"name": f"new_{end}", "schema": SCHEMA})).status == 200
+        assert (await inside.delete(table_path("u"))).status == 403
+        assert (await people.bob.at(begun["prefix"]).commit([set_properties(a="mine")])).status == 403
+        assert (await eve.post(f"/transactions/{ids[-1]}/{end}")).status == 200
+    lines = [one for one in (await trail(root))["lines"] if one["transaction-id"] in ids]
+    assert [(one["principal"], one["operation"], one["outcome"], one["tables"]) for one in lines] == [
+        ("eve", "publishTransaction", "applied", ["db.new_commit", "db.t"]),
+        ("bob", "updateTable", "denied", ["db.t"]),
+        ("eve", "dropTable", "denied", ["db.u"]),
+        ("eve", "createTable", "staged", []),
+        ("eve", "updateTable", "staged", ["db.t"]),
+        ("eve", "beginTransaction", "applied", []),
+        ("eve", "abortTransaction", "applied", []),
+        ("bob", "updateTable", "denied", ["db.t"]),
+        ("eve", "dropTable", "denied", ["db.u"]),
+        ("eve", "createTable", "staged", []),
+        ("eve", "updateTable", "staged", ["db.t"]),
+        ("eve", "beginTransaction", "applied", []),
+    ]
+    assert lines[4]["detail"] == {"key": key}
+    assert await told(root, operation="publishTransaction", table="db.t") == [("eve", "publishTransaction", "applied")]
+    assert await told(root, outcome="staged", table="db.new_abort") == [("eve", "createTable", "staged")]
+
+
+async def test_an_operation_that_there_is_not_is_told(people: House) -> None:
+    answer = await people.root.get("/audit?operation=dropTabel")
+    assert answer.status == 400 and "did you mean dropTable?" in answer.json()["error"]["message"]
+    assert "docs/access.md" in (await people.root.get("/audit?operation=zzz")).json()["error"]["message"]
+    assert await told(people.root, operation="createToken") == []
+
+
+async def test_a_line_is_about_what_was_made(people: House) -> None:
+    await people.root.post("/namespaces", {"namespace": ["db", "eu"]})
+    [line, *_] = (await trail(people.root))["lines"]
+    assert about(line) == "db.eu"
 
 
 async def test_pages_hold_every_line_once_in_the_order_of_time(people: House) -> None:

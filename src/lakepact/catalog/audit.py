@@ -126,8 +126,10 @@ def tables_in(line: Mapping[str, Any]) -> list[str]:
 
 def about(line: Mapping[str, Any]) -> str:
     """What a line is about, in a few words: names, and what else the request said."""
-    names = tables_in(line) or [one for one in line["namespaces"] if one]
     said = line.get("detail") or {}
+    # A new namespace is not among those that were there.
+    new = [said["namespace"]] if "namespace" in said else []
+    names = tables_in(line) or new or [one for one in line["namespaces"] if one]
     words = (f"{name}={value}" for name, value in said.items() if not names or name not in _TELLS_NAMES)
     return " ".join(one for one in (", ".join(names), *words) if one)
 

@@ -34,6 +34,7 @@ from lakepact.errors import Contended, OutcomeUnknown, StoreUnavailable
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.intent import adds_snapshots
 from lakepact.iceberg.requests import Commit, Identifier
+from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, State, Write
 
@@ -106,7 +107,7 @@ class Guard:
                 await self._again(scope, call, needs, check)
             return done
 
-        return await self.noted(call, needs, guarded, detail, check)
+        return await self.noted(call, needs, guarded, detail, check, within=scope.open_transaction)
 
     async def _again(self, scope: Operations, call: Call, needs: Needs, check: PlanCheck) -> None:
         asking = self.asking(scope, await self.catalog.grants.rights(self.principal))
@@ -135,8 +136,9 @@ class Guard:
         work: Callable[[], Awaitable[T]],
         detail: JsonObject | None = None,
         check: PlanCheck | None = None,
+        within: TransactionId | None = None,
     ) -> T:
-        """Do it, and note who asked for what and what came of it."""
+        """Do it, and note who asked for what and what came of it. `within`: the transaction it is a statement of."""
         try:
             result = await work()
         except (Contended, StoreUnavailable):
@@ -144,15 +146,27 @@ class Guard:
             raise
         except Exception as error:
             denied = check is not None and check.denied
-            self.note(call, needs, Outcome.DENIED if denied else outcome_of(error), str(error), detail)
+            outcome = Outcome.DENIED if denied else outcome_of(error)
+            self.note(call, needs, outcome, str(error), detail, within=within)
             raise
-        self.note(call, needs, Outcome.APPLIED, None, detail)
+        outcome = Outcome.APPLIED if within is None else Outcome.STAGED
+        self.note(call, needs, outcome, None, detail, within=within)
         return result
 
     def note(
-        self, call: Call, needs: Needs, outcome: Outcome, reason: str | None = None, detail: JsonObject | None = None
+        self,
+        call: Call,
+        needs: Needs,
+        outcome: Outcome,
+        reason: str | None = None,
+        detail: JsonObject | None = None,
+        *,
+        within: TransactionId | None = None,
     ) -> None:
-        by_id = {"ids": ",".join(one.id for one in needs if isinstance(one, OnId))}
+        ids = ",".join(one.id for one in needs if isinstance(one, OnId))
+        more = {"ids": ids} if ids else {}
+        if within is not None and call.keyed:
+            more["key"] = call.transaction_id
         entry = Entry(
             at_ms=self.catalog.parts.clock.now_ms(),
             account=self.principal.account,
@@ -161,20 +175,33 @@ class Guard:
             outcome=outcome,
             tables=tuple(names_in(needs)),
             namespaces=tuple(one.namespace for one in needs if isinstance(one, InNamespace)),
-            transaction_id=call.transaction_id,
+            transaction_id=within or call.transaction_id,
             reason=reason[:500] if reason is not None else None,
             client=call.source.get("client"),
-            detail={**(detail or {}), **(by_id if by_id["ids"] else {})} or None,
+            detail={**(detail or {}), **more} or None,
         )
         self.trail.note(self.catalog.warehouse.name, entry)
 
     def note_read(self, scope: Operations, operation: str, tables: Sequence[Identifier]) -> None:
         if self.trail.reads:
             call = Call(scope.new_id(), operation)
-            self.note(call, [OnThing(one, Kind.TABLE, Role.READ) for one in tables], Outcome.APPLIED)
+            needs = [OnThing(one, Kind.TABLE, Role.READ) for one in tables]
+            self.note(call, needs, Outcome.APPLIED, within=scope.open_transaction)
 
 
 def _with_left(asking: Asking, writes: Iterable[Write]) -> Asking:
+    left, let_go = _told_by(writes)
+    return replace(asking, left=left, let_go=frozenset(let_go))
+
+
+def tables_in(writes: Iterable[Write]) -> list[Identifier]:
+    """The tables and views that these writes change, and the names that they take away."""
+    left, let_go = _told_by(writes)
+    return sorted({*left.values(), *let_go}, key=lambda one: (*one.namespace, one.name))
+
+
+def _told_by(writes: Iterable[Write]) -> tuple[dict[str, Identifier], set[Identifier]]:
+    """What is there after these writes, by scope, and the names that they take away."""
     left: dict[str, Identifier] = {}
     let_go: set[Identifier] = set()
     for write in writes:
@@ -184,7 +211,7 @@ def _with_left(asking: Asking, writes: Iterable[Write]) -> Asking:
         elif write.value is not None and (family in _POINTERS or family == "dropped"):
             pointer = Pointer.from_json(write.value)
             left[scope_of(pointer).text] = pointer.identifier
-    return replace(asking, left=left, let_go=frozenset(let_go))
+    return left, let_go
 
 
 def made_by(rights: Rights, writes: Iterable[Write]) -> list[Scope]:

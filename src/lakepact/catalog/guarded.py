@@ -139,7 +139,7 @@ class GuardedOperations(Operations):
         try:
             await self.enter()
         except Forbidden as error:
-            self._guard.note(call, needs, Outcome.DENIED, str(error))
+            self._guard.note(call, needs, Outcome.DENIED, str(error), within=self._inner.open_transaction)
             raise
 
     # --- namespaces ---

@@ -6,7 +6,7 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from lakepact.access.rules import NOTHING, RULES, user
 from lakepact.catalog.edits import Digest, DocumentAt, NewDocument, TableEdit
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.files import parsed
-from lakepact.catalog.guard import Guard, PlanCheck, made_by
+from lakepact.catalog.guard import Guard, PlanCheck, made_by, tables_in
 from lakepact.catalog.guarded import GuardedOperations
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.needs import (
@@ -116,10 +116,12 @@ class GuardedTransactions(Transactions):
         await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report))
 
     async def prepare(self, call: Call) -> TransactionRecord:
-        async def work() -> TransactionRecord:
-            return await self._inner.prepare(await self._judged(call))
+        named: list[Need] = []
 
-        return await self._guard.noted(call, (), work)
+        async def work() -> TransactionRecord:
+            return await self._inner.prepare(await self._judged(call, named))
+
+        return await self._guard.noted(call, named, work)
 
     async def prepare_edits(
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, *, key: TransactionId | None = None
@@ -129,18 +131,20 @@ class GuardedTransactions(Transactions):
         check.edits = edits
 
         async def work() -> TransactionRecord:
-            guarded = replace(await self._judged(call), guard=check)
+            guarded = replace(await self._judged(call, []), guard=check)
             return await self._inner.prepare_edits(guarded, edits, digest, key=key)
 
         return await self._guard.noted(call, needs, work, None, check)
 
     async def commit(self, call: Call) -> Done:
+        named: list[Need] = []
+
         async def work() -> Done:
-            done = await self._inner.commit(await self._judged(call))
+            done = await self._inner.commit(await self._judged(call, named))
             await self._give(call)
             return done
 
-        return await self._guard.noted(call, (), work)
+        return await self._guard.noted(replace(call, operation="publishTransaction"), named, work)
 
     async def _give(self, call: Call) -> None:
         """Whoever has made something manages it. After the commit: grants of others at the same time must not get in
@@ -172,8 +176,9 @@ class GuardedTransactions(Transactions):
             if asking.rights.everywhere is not Role.MANAGE:
                 raise _not_yours(record.id, asking)
 
-    async def _judged(self, call: Call) -> Call:
-        """The call, if the transaction is theirs and they may still do all that it does."""
+    async def _judged(self, call: Call, named: MutableSequence[Need]) -> Call:
+        """The call, if the transaction is theirs and they may still do all that it does. What it changes is added to
+        `named`, for the trail."""
         record = await self._inner.load(call.transaction_id)
         if record is None:
             return call
@@ -181,6 +186,7 @@ class GuardedTransactions(Transactions):
         if record.state in (State.ABORTED, State.FAILED):
             return call
         writes = record.writes or (await self._inner.contents(record.id)).writes
+        named.extend(OnThing(one, Kind.TABLE, Role.WRITE) for one in tables_in(writes))
         is_owner = owner_of(record) == self._guard.principal.name
         return replace(call, judge=await publishing_rights(self._guard, writes, record.state, is_owner=is_owner))
 

@@ -27,6 +27,9 @@ _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Outcome(StrEnum):
     APPLIED = "applied"
+    STAGED = "staged"
+    """In an open transaction. What becomes of it is told where that is published or aborted, under the same id."""
+
     DENIED = "denied"
     """Whoever asked may not, or may not even know of it. Nothing happened."""
 

@@ -180,7 +180,7 @@ _PARAMETERS: Final[Mapping[str, dict[str, Any]]] = {
         "name": "outcome",
         "in": "query",
         "description": "Only what came to this.",
-        "schema": {"type": "string", "enum": ["applied", "denied", "refused", "unknown"]},
+        "schema": {"type": "string", "enum": ["applied", "staged", "denied", "refused", "unknown"]},
     },
     "table": {
         "name": "table",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final
 
+from lakepact.access.rules import RULES
 from lakepact.catalog.audit import Position, Wanted
 from lakepact.catalog.trail import Outcome
 from lakepact.errors import InvalidRequest
 from lakepact.server.http import Request, Response, json_response
+from lakepact.server.openapi.operations import OPERATIONS
 from lakepact.server.rest.door import Door, number
 
 _PAGE: Final = 100
+_KNOWN: Final = sorted(RULES.keys() | OPERATIONS.keys())
 
 
 class AuditHandlers:
@@ -36,9 +40,16 @@ def wanted_of(request: Request) -> Wanted:
     asked, outcome = request.query, request.query.get("outcome") or None
     if outcome is not None and outcome not in list(Outcome):
         raise InvalidRequest(f"outcome is {', '.join(Outcome)}, not {outcome[:40]!r}")
+    operation = asked.get("operation") or None
+    if operation is not None and operation not in _KNOWN:
+        [meant, *_] = [*get_close_matches(operation, _KNOWN, 1), None]
+        raise InvalidRequest(
+            f"there is no operation {operation[:40]!r}; "
+            + (f"did you mean {meant}?" if meant else "docs/access.md has the list of them")
+        )
     return Wanted(
         principal=asked.get("principal") or None,
-        operation=asked.get("operation") or None,
+        operation=operation,
         outcome=None if outcome is None else Outcome(outcome),
         table=asked.get("table") or None,
     )

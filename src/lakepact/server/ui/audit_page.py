@@ -22,8 +22,14 @@ from lakepact.server.ui.windows import Windows
 
 _FIELDS: Final = {"principal": "Who", "operation": "Operation", "table": "Table", "before": "Before (UTC)"}
 _EXAMPLES: Final = {"operation": "dropTable", "table": "sales.orders", "before": "2026-01-31 12:00"}
-_LOOKS: Final = {Outcome.APPLIED: GOOD, Outcome.DENIED: BAD, Outcome.REFUSED: CALM, Outcome.UNKNOWN: WARN}
-_HAPPENED: Final = (Outcome.APPLIED, Outcome.UNKNOWN)
+_LOOKS: Final = {
+    Outcome.APPLIED: GOOD,
+    Outcome.STAGED: CALM,
+    Outcome.DENIED: BAD,
+    Outcome.REFUSED: CALM,
+    Outcome.UNKNOWN: WARN,
+}
+_HAPPENED: Final = (Outcome.APPLIED, Outcome.STAGED, Outcome.UNKNOWN)
 _MOST_WORDS: Final = 200
 
 
