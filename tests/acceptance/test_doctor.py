@@ -15,8 +15,10 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+import lakepact
 from lakepact.cli import app
 from lakepact.cli.checkup import readers, shared
+from lakepact.client.errors import Refused
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Transaction, Write
@@ -135,6 +137,19 @@ def test_a_store_beside_another_warehouse_than_its_own_is_found(tmp_path: Path) 
     asyncio.run(made())
     found = findings(1, "--store", f"sqlite:///{tmp_path}/a/lakepact.db")
     assert found["tables of main"]["verdict"] == "fail"
+
+
+def test_a_server_whose_folder_was_moved_says_so_when_it_begins_and_when_a_table_is_asked_for(tmp_path: Path) -> None:
+    with running_server(tmp_path / "before") as server, lakepact.connect(server.url) as lake:
+        lake.namespaces.create("sales")
+        schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
+        lake.tables.create("sales.orders", schema)
+    (tmp_path / "before" / "data").rename(tmp_path / "moved")
+    with running_server(tmp_path / "after", "--data", str(tmp_path / "moved")) as server:
+        [line] = [one for one in server.lines() if "lies outside of its warehouse" in one.get("event", "")]
+        assert (line["warehouse"], line["level"]) == ("main", "error") and "before/data" in line["table"]
+        with lakepact.connect(server.url) as lake, pytest.raises(Refused, match="Set them as they were"):
+            lake.tables.load("sales.orders")
 
 
 def test_a_shared_store_with_the_files_of_one_machine_is_odd() -> None:

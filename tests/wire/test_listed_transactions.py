@@ -93,3 +93,16 @@ async def test_a_list_begins_at_a_moment(tmp_path: Path) -> None:
         refused = await people.root.get("/transactions?since=yesterday")
         assert refused.status == 400
         assert b"since is a whole number" in refused.body
+
+
+async def test_a_list_says_whose_each_is_and_leaves_out_what_nobody_has_asked_for(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await people.root.namespace()
+        await people.root.grant("user:bob", "create", **on_namespace())
+        begun = (await people.bob.post("/transactions")).json()
+        # Where its files are is noted outside of it.
+        await people.bob.at(begun["prefix"]).table("t")
+        assert (await people.bob.post(f"/transactions/{begun['transaction-id']}/commit")).status == 200
+        listed = (await people.root.get("/transactions")).json()["transactions"]
+        # Of bob's commit another one follows, in which the new table is given to him.
+        assert sorted(one["principal"] for one in listed) == ["bob", "bob", "root", "root"]

@@ -26,6 +26,7 @@ from lakepact.catalog.names import Reads, missing
 from lakepact.catalog.namespaces import NotMarked, check_namespace
 from lakepact.catalog.operations import CatalogSettings, Operations, Parts
 from lakepact.catalog.overlaps import Folders
+from lakepact.catalog.overlay import MARKING
 from lakepact.catalog.pins import Removals, SparingPinned, check_nobody_came, in_use, removes_snapshots
 from lakepact.catalog.pointers import Kind, Pointer, scope_of
 from lakepact.catalog.reachable import ALIVE, Reachable, ReachablePage
@@ -51,9 +52,6 @@ SWEEPING: Final = "sweepGrants"
 
 GrantScope: TypeAlias = "Scope | Identifier | tuple[str, ...]"
 """What a grant is on: the account or the warehouse, a table or view by its name, or a namespace."""
-
-MARKING: Final = "markNamespace"
-"""The operation of a step that changes nothing anybody sees. It leaves no receipt."""
 
 COLLECTING: Final = "collect"
 """The operation of a step of collection: what it writes are notes about what was dropped before."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.errors import NotFound
+from lakepact.catalog.errors import BadRequest, NotFound
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import Unreadable
@@ -155,6 +155,12 @@ class MetadataFiles:
             self._on_cache(True)
             return cached
         self._on_cache(False)
+        if not self._warehouse.holds(location):
+            raise BadRequest(
+                f"its metadata is at {location}, which is not inside warehouse {self._warehouse.name} "
+                f"({self._warehouse.root}): the server's settings are those of another store or warehouse, or the "
+                f"warehouse was moved. Set them as they were; `lakepact doctor` tells more"
+            )
         text = await self.raw(location)
         try:
             document = read(orjson.loads(text))

@@ -56,6 +56,9 @@ GRACE_MS: Final = 600_000
 NOTING: Final = "noteLocation"
 """The operation of a step that only remembers something for collection. It leaves no receipt."""
 
+MARKING: Final = "markNamespace"
+"""The operation of a step that changes nothing anybody sees. It leaves no receipt."""
+
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
 _MOST_ANSWERS: Final = 64

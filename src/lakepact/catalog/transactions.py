@@ -13,6 +13,8 @@ from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
 from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import (
+    MARKING,
+    NOTING,
     PRINCIPAL,
     READ_ONLY,
     WAREHOUSE,
@@ -33,6 +35,9 @@ from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage
 
 _MOST_OVERLAYS: Final = 1_000
 """What is known of a transaction saves one look at its record. Most end soon, and nobody asks for them again."""
+
+_FOR_ITSELF: Final = (NOTING, MARKING)
+"""Steps that the catalog takes on the way."""
 
 _ATTEMPTS: Final = 3
 _MOST_ROUNDS: Final = 20
@@ -116,7 +121,7 @@ class Transactions:
         cursor, looked = begin, 0
         while True:
             page = await self._parts.store.transactions(wanted, after=cursor, limit=limit)
-            ours = (one for one in page.transactions if warehouse_of(one) == name and not is_guard(one))
+            ours = (one for one in page.transactions if warehouse_of(one) == name and asked_for(one))
             found += (one for one in ours if shows(one))
             if len(found) > limit:
                 return TransactionPage(tuple(found[:limit]), found[limit - 1].id)
@@ -226,3 +231,8 @@ def _page_token(text: str) -> TransactionId:
         return parse_transaction_id(text)
     except InvalidTransactionId:
         raise BadRequest("the page token is none that this server gave; begin again without one") from None
+
+
+def asked_for(record: TransactionRecord) -> bool:
+    """Whether somebody has asked for this, and it is not a step that the catalog takes on the way."""
+    return not is_guard(record) and (record.answer or {}).get("operation") not in _FOR_ITSELF

@@ -50,6 +50,10 @@ class Warehouse:
         self.root = without_trailing_slash(url)
         self._inside = _canonical(self.root) + "/"
 
+    def holds(self, location: str) -> bool:
+        """Whether this lies below the root, whatever else is to be said of it."""
+        return _canonical(location).startswith(self._inside)
+
     def blob_name(self, location: str, what: str = "location") -> str:
         """The name of the file or folder at this location, relative to the root. Outside is refused."""
         place = _canonical(location)

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from lakepact.catalog.errors import BadRequest
+from lakepact.catalog.astray import astray
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
 from lakepact.errors import LakepactError
 from lakepact.extras import how_to_install
@@ -58,9 +58,6 @@ _FAR_OFF_S: Final = 300.0
 _LITTLE_BYTES: Final = 1 << 30
 _SOON_S: Final = 14 * 86_400
 _ANSWER_WITHIN_S: Final = 30.0
-_LOOKED_AT: Final = 100
-"""Tables of a warehouse: if one of them is elsewhere, most are."""
-
 _clock, _rng = SystemClock(), SystemRng()
 
 
@@ -182,20 +179,14 @@ async def _unfinished(opened: CellStore) -> Finding:
 async def _tables_of(opened: CellStore, name: str, place: Place) -> Finding:
     """Whether these are the settings that the store's tables were made with."""
     subject, shown = f"tables of {name}", without_password(place.url)
-    warehouse, outside = Warehouse(name, place.url), None
-    page = await opened.scan(key_of(name, "tables"), limit=_LOOKED_AT)
-    for location in (one.value["metadata-location"] for one in page.cells if one.value is not None):
-        try:
-            warehouse.blob_name(location)
-        except BadRequest:
-            outside = location
+    count, outside = await astray(opened, Warehouse(name, place.url))
     if outside is not None:
         return bad(
             subject,
             f"a table is at {outside}, and warehouse {name} is {shown}",
             "These are the settings of another store or of another warehouse: set both as they were.",
         )
-    return good(subject, f"those that were looked at ({len(page.cells)}) lie in it")
+    return good(subject, f"those that were looked at ({count}) lie in it")
 
 
 async def _postgres_clock(url: str) -> Finding:

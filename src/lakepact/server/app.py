@@ -1,4 +1,4 @@
-"""The only place that wires: store, warehouses, catalog, routes, upkeep.
+"""The only place that wires: store, warehouses, catalog, routes, upkeep. A long module, for there is no other.
 
 `build` opens everything or nothing, and says why not in an error for the command line. What it returns owns all of
 it, and `close` gives it back in the opposite order.
@@ -21,6 +21,7 @@ import structlog
 
 from lakepact.access.principal import Principal
 from lakepact.catalog import Catalog, CatalogSettings
+from lakepact.catalog.astray import tell_of_astray
 from lakepact.catalog.sight import in_sight
 from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
@@ -144,6 +145,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             open_metrics=settings.open_metrics,
         )
         catalogs, watch = _catalogs(opened)
+        await tell_of_astray(opened.store, [catalog.warehouse for catalog in catalogs.values()])
         mirrors = watch.mirrors
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)

@@ -22,8 +22,8 @@ from typing import Any, Final
 import structlog
 
 from lakepact.catalog import Catalog
-from lakepact.catalog.catalog import MARKING
 from lakepact.catalog.errors import NotFound
+from lakepact.catalog.overlay import MARKING
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange, Receipt, changes_of, receipt_of
 from lakepact.errors import Contended, StoreUnavailable

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from lakepact.catalog import Catalog
-from lakepact.catalog.catalog import MARKING
+from lakepact.catalog.overlay import MARKING
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.receipts import CommittedChange, Receipt, changes_of, receipt_of
 from lakepact.errors import LakepactError

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakepact.catalog import Call, Catalog
+from lakepact.catalog.guarded_transactions import owner_of
 from lakepact.catalog.keys import INSIDE_ONLY, family_of
 from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE
 from lakepact.errors import InvalidRequest
@@ -186,7 +187,7 @@ def _shown(record: TransactionRecord, catalog: Catalog) -> JsonObject:
         "transaction-id": record.id,
         "state": record.state,
         "isolation": record.isolation,
-        "principal": record.properties.get(PRINCIPAL),
+        "principal": owner_of(record),
         "read-only": record.properties.get(READ_ONLY) == "true",
         "warehouse": f"{name}@{record.id}",
         "prefix": f"{name}@{record.id}",

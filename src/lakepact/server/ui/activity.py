@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.catalog import guarded_transactions
-from lakepact.catalog.catalog import MARKING
-from lakepact.catalog.edits import is_guard
 from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.keys import levels_of
-from lakepact.catalog.overlay import NOTING, WAREHOUSE, warehouse_of
+from lakepact.catalog.overlay import WAREHOUSE, warehouse_of
 from lakepact.catalog.receipts import CommittedChange
+from lakepact.catalog.transactions import asked_for
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import Key, segments_of
@@ -22,9 +21,6 @@ from lakepact.server.ui.window import Window
 
 UNDECIDED: Final = (State.OPEN, State.PREPARING, State.PREPARED, State.RETRYABLE)
 DECIDED: Final = (State.COMMITTED, State.FAILED, State.ABORTED)
-
-_FOR_ITSELF: Final = (NOTING, MARKING)
-"""Steps that the catalog takes on the way, for which nobody has asked."""
 
 _WINDOWS_S: Final = (15, 60, 300, 1_800, 7_200, 43_200, 259_200, 2_592_000)
 """How far to look back, until there are enough: a store lists the oldest first."""
@@ -206,9 +202,7 @@ async def _since(
 
 def _is_ours(record: TransactionRecord, warehouse: str) -> bool:
     """Of this warehouse, and somebody's: upkeep notes down for itself what nobody has asked for."""
-    if is_guard(record) or warehouse_of(record) != warehouse:
-        return False
-    if (record.answer or {}).get("operation") in _FOR_ITSELF or _is_backup(record):
+    if warehouse_of(record) != warehouse or not asked_for(record) or _is_backup(record):
         return False
     return bool(record.answer) or bool(record.properties) or any(_counts(write.key) for write in record.writes)
 
