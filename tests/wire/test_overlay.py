@@ -55,6 +55,7 @@ async def test_a_transaction_begins_with_all_that_a_client_needs(anywhere: Wire)
     ("body", "why"),
     [
         ({"isolation": "casual"}, "isolation is"),
+        ({"ttl": 600}, "no field 'ttl'; there is ttl-seconds"),
         ({"ttl-seconds": "long"}, "number of seconds"),
         ({"ttl-seconds": 0}, "more than 0"),
         ({"ttl-seconds": 10_000_000}, "at most"),

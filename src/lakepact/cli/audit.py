@@ -59,6 +59,8 @@ def audit(
             for line in found.lines
         ],
     )
+    if not found.lines and found.following is None:
+        say("No line is like that. A server that asks nobody for a name (--auth none) keeps none.", err=True)
     if found.damaged:
         say(f"Left out because they cannot be read: {found.damaged}", err=True)
     if found.following is not None:

@@ -31,6 +31,11 @@ def document(required: Mapping[str, Schema], optional: Mapping[str, Schema] | No
     return schema
 
 
+def exactly(schema: Schema) -> Schema:
+    """The same with no other fields."""
+    return {**schema, "additionalProperties": False}
+
+
 def nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -546,14 +551,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "TransactionList": document({"transactions": array(ref("Transaction"))}, {"next-page-token": nullable(TEXT)}),
     "TransactionDone": document({"transaction-id": UUID7, "state": {"const": "committed"}}),
-    "Beginning": document(
-        {},
-        {
-            "ttl-seconds": {"type": "number", "exclusiveMinimum": 0},
-            "isolation": {"enum": ["serializable", "snapshot"]},
-            "properties": PROPERTIES,
-            "read-only": BOOLEAN,
-        },
+    "Beginning": exactly(
+        document(
+            {},
+            {
+                "ttl-seconds": {"type": "number", "exclusiveMinimum": 0},
+                "isolation": {"enum": ["serializable", "snapshot"]},
+                "properties": PROPERTIES,
+                "read-only": BOOLEAN,
+            },
+        )
     ),
     "Publishing": document({}, {"source": {"type": "object"}}, "Who commits, for the receipts."),
     "RunReport": document(
@@ -566,7 +573,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
         "How a run of a pipeline went.",
     ),
-    "Renewal": document({}, {"ttl-seconds": {"type": "number", "exclusiveMinimum": 0}}),
+    "Renewal": exactly(document({}, {"ttl-seconds": {"type": "number", "exclusiveMinimum": 0}})),
     "State": document({"name": TEXT, "revision": COUNT, "value": nullable({"type": "object"})}),
     "NewState": document({}, {"value": nullable({"type": "object"}), "revision": nullable(INT64)}),
     "StateWritten": {"type": "object"},
@@ -643,8 +650,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Governance": document(
         {"owner": nullable(TEXT), "description": nullable(TEXT), "tags": PROPERTIES, "protected": BOOLEAN}
     ),
-    "GovernanceFields": {
-        **document(
+    "GovernanceFields": exactly(
+        document(
             {},
             {
                 "owner": nullable({**TEXT, "maxLength": 300}),
@@ -652,9 +659,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 "tags": nullable({**PROPERTIES, "maxProperties": 100}),
                 "protected": nullable(BOOLEAN),
             },
-        ),
-        "additionalProperties": False,
-    },
+        )
+    ),
     "Text": TEXT,
     "Description": document({"openapi": TEXT, "paths": {"type": "object"}}),
     "Alive": document({"alive": {"const": True}}),

@@ -30,7 +30,7 @@ class TransactionHandlers:
 
     async def begin(self, request: Request) -> Response:
         catalog = self._door.catalog(request)
-        body = json_object(request.json(), "begin") if request.body else {}
+        body = _with_only(request, "begin", "ttl-seconds", "isolation", "properties", "read-only")
         call = self._door.call(request, "beginTransaction", catalog, body)
         record = await catalog.transactions.begin(
             call,
@@ -75,7 +75,7 @@ class TransactionHandlers:
 
     async def renew(self, request: Request) -> Response:
         catalog, transaction_id = self._asked(request)
-        body = json_object(request.json(), "renew") if request.body else {}
+        body = _with_only(request, "renew", "ttl-seconds")
         return json_response(
             _shown(await catalog.transactions.renew(transaction_id, _seconds(body, "ttl-seconds")), catalog)
         )
@@ -144,6 +144,15 @@ class TransactionHandlers:
         # The committer's own words, but for who it is. What the server has to say of them comes later.
         said = {**sender, **(source or {}), "principal": sender["principal"]}
         return Call(transaction_id, operation, source=said, warehouse=catalog.warehouse.name)
+
+
+def _with_only(request: Request, what: str, *fields: str) -> JsonObject:
+    """The body. What it asks for beside these would not be done, and whoever asks for it is told."""
+    body = json_object(request.json(), what) if request.body else {}
+    for name in body:
+        if name not in fields:
+            raise Malformed(f"{what}: there is no field {name[:40]!r}; there is {', '.join(fields)}")
+    return body
 
 
 def _seconds(body: JsonObject, name: str) -> float | None:
