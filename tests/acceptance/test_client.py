@@ -389,6 +389,8 @@ def test_a_transaction_from_the_command_line(run: Callable[..., Any], lake: Lake
     run("tables", "rename", f"{space}.a", f"{space}.inside.a", "--transaction", id)
     assert run("tables", "list", f"{space}.inside", "--transaction", id, "--json") == [[space, "inside", "a"]]
     assert "not-found" in run("tables", "list", f"{space}.inside", code=2)
+    assert [space, "inside", "a"] in run("tables", "list", "--transaction", id, "--json")
+    assert not [one for one in run("tables", "list", "--json") if one[:2] == [space, "inside"]]
     assert id in run("tx", "list", "--state", "open")
     assert f"{space}.inside.a" in run("tx", "show", id)
     committed = run("tx", "commit", id, "--source", "job=nightly", "--json")

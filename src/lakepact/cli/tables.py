@@ -18,32 +18,48 @@ from lakepact.cli.options import (
     written,
 )
 from lakepact.cli.output import instant, print_json, print_rows, say
-from lakepact.client import LoadedTable, Refused
+from lakepact.client import Identifier, Lake, LoadedTable, NotFound, Refused, Transaction
 from lakepact.client.names import namespace_name, shown, table_name
 
 _Table = Annotated[str, typer.Argument(metavar="TABLE", help="With its namespace: sales.orders")]
 
 
 def list_(
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="Levels are parted by dots: sales.eu")],
+    namespace: Annotated[
+        str | None,
+        typer.Argument(metavar="NAMESPACE", help="Levels are parted by dots: sales.eu. Without it: all there are."),
+    ] = None,
     transaction: InTransaction = None,
     uri: Uri = None,
     warehouse: WarehouseName = None,
     token: Token = None,
     json: Json = False,
 ) -> None:
-    """List the tables of a namespace."""
-    levels = written(namespace_name, namespace)
+    """List the tables of a namespace, or of the warehouse."""
     where = inside(connected(uri, warehouse, token), transaction)
-    found = where.tables.list(levels)
+    if namespace is not None:
+        namespaces = [written(namespace_name, namespace)]
+        found = where.tables.list(namespaces[0])
+    else:
+        namespaces = list(where.namespaces.walk())
+        found = tuple(one for levels in namespaces for one in _listed(where, levels))
     if json:
         print_json(found)
         return
     print_rows(("table",), [(shown(one),) for one in found])
     # A store of documents has none, and says so.
     with suppress(Refused):
-        if others := len(where.delta.list(levels)):
-            say(f"and {others} Delta tables: lakepact delta list {namespace}", err=True)
+        for levels in namespaces:
+            if others := len(where.delta.list(levels)):
+                say(f"and {others} Delta tables: lakepact delta list {shown(levels)}", err=True)
+
+
+def _listed(where: Lake | Transaction, namespace: Identifier) -> tuple[Identifier, ...]:
+    try:
+        return where.tables.list(namespace)
+    except NotFound:
+        # It has gone since it was listed.
+        return ()
 
 
 def show(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lakepact.client.caller import Caller
@@ -22,6 +22,19 @@ class Namespaces:
         query = {} if parent is None else {"parent": "\x1f".join(namespace_name(parent))}
         answer = self._caller.read(_ALL, query=query).json()
         return tuple(tuple(levels) for levels in answer["namespaces"])
+
+    def walk(self, parent: Name | None = None) -> Iterator[Identifier]:
+        """All namespaces below `parent`, or all there are; each before those in it."""
+        try:
+            below = self.list(parent)
+        except NotFound:
+            # It was there when it was listed.
+            if parent is None:
+                raise
+            return
+        for one in below:
+            yield one
+            yield from self.walk(one)
 
     def create(self, name: Name, properties: Mapping[str, str] | None = None, *, exist_ok: bool = False) -> None:
         """Create a namespace. With `exist_ok` one that is there already is left as it is."""
