@@ -1,9 +1,9 @@
 """Every setting of a Lakepact process, from the environment or a TOML file, checked once at the edge.
 
-`LAKEPACT_<NAME>` in the environment goes before the file, and the file before the default. The file is the one
-`LAKEPACT_CONFIG` names, else `lakepact.toml` in the working directory if there is one. The kernel's bounds appear here
-under their own names; their defaults and meanings live in `kernel/settings.py` alone. `docs/operations.md` has the
-table, and a test keeps the two in step.
+`LAKEPACT_<NAME>` in the environment goes before the file, and the file before the default; `setting_sources.py` reads
+the file, which is the one `LAKEPACT_CONFIG` names, else `lakepact.toml` in the working directory. The kernel's bounds
+appear here under their own names; their defaults and meanings live in `kernel/settings.py` alone. `docs/operations.md`
+has the table, and a test keeps the two in step.
 
 Where `store` and `warehouse` are not given they follow from `data`, and the settings hold what follows: nobody who
 reads a setting has to know how it came to be. A long module, for it is a list: one place to look.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import difflib
 import inspect
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -27,19 +27,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    TomlConfigSettingsSource,
 )
 
 from lakepact.apart import check_apart
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
+from lakepact.setting_sources import DEFAULT, ENVIRONMENT, FILE, OPTION, PREFIX, config_path, read_file, sources
 
-PREFIX: Final = "LAKEPACT_"
-CONFIG_VARIABLE: Final = "LAKEPACT_CONFIG"
-CONFIG_FILE: Final = "lakepact.toml"
 _NO_SETTINGS: Final = frozenset(
     f"{PREFIX}{name}" for name in ("CONFIG", "URI", "TOKEN", "TOKEN_FILE", "CREDENTIAL", "CA_BUNDLE")
 )
@@ -82,7 +80,9 @@ ACCOUNT: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _WAREHOUSE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WAREHOUSE_SCHEMES: Final = ("file", "s3", "gs", "az", "abfss", "memory")
 _BASE_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")
-_WITH_SECRETS: Final = ("store_options", "warehouse_options", "warehouse_credentials", "warehouses")
+_TABLES: Final = ("store_options", "warehouse_options", "warehouse_credentials", "warehouses")
+"""What is one table, though several sources give parts of it. Beside anything in it may be a secret."""
+
 _MAY_BE_ZERO: Final = frozenset(
     {
         "backoff_s",
@@ -99,6 +99,18 @@ _AUTH_MODES: Final = frozenset({"none", "tokens", "oidc"})
 _ASYMMETRIC: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )
+_IN_WORDS: Final[Mapping[str, str]] = {
+    "int_parsing": "it should be a whole number",
+    "int_type": "it should be a whole number",
+    "int_from_float": "it should be a whole number",
+    "float_parsing": "it should be a number",
+    "float_type": "it should be a number",
+    "bool_parsing": "it should be true or false",
+    "bool_type": "it should be true or false",
+    "string_type": "it should be a text, in quotes",
+}
+"""What is wrong with a value, by the name that Pydantic has for it, where its own words are those of programmers."""
+
 _DEFAULTS: Final = KernelSettings()
 
 
@@ -632,18 +644,24 @@ class Settings(BaseSettings):
     def load(cls, **given: Any) -> Self:
         """The settings of this process. `given` goes before everything; a value of None means "not given"."""
         _check_environment(cls.model_fields)
+        given = {name: value for name, value in given.items() if value is not None}
         try:
-            return cls(**{name: value for name, value in given.items() if value is not None})
+            return cls(**given)
         except ValidationError as error:
-            raise InvalidSetting(_explained(error)) from None
+            raise InvalidSetting(_explained(error, given)) from None
         except SettingsError as error:
             # What cannot be taken apart before it is looked at: tables, which are JSON in the environment.
             named = re.search(r'field "(\w+)"', str(error))
             variable = f"{PREFIX}{named[1].upper()}" if named else "a variable"
             raise InvalidSetting(f'{variable} is not JSON; write it as in \'{{"region": "eu-central-1"}}\'') from None
-        except ValueError as error:
-            source = f"{_config_path()} or the environment" if _config_path() else "the environment"
-            raise InvalidSetting(f"{source} cannot be read: {error}. Correct it and start again") from None
+
+    def sources(self, **given: Any) -> dict[str, str]:
+        """Where the value of each setting comes from, if `load` was given these."""
+        found = _sources([name for name, value in given.items() if value is not None])
+        if self.default_warehouse in self.warehouses:
+            for name in ("warehouse", "warehouse_options"):
+                found[name] = found["warehouses"] if found[name] == (DEFAULT,) else found[name]
+        return {name: " and ".join(every) for name, every in found.items()}
 
     @classmethod
     def settings_customise_sources(
@@ -654,7 +672,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _config_path())
+        return init_settings, env_settings, InitSettingsSource(settings_cls, read_file())
 
     def kernel(self) -> KernelSettings:
         """The part of the settings that the kernel knows."""
@@ -739,16 +757,6 @@ def _in_url(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
-def _config_path() -> Path | None:
-    named = os.environ.get(CONFIG_VARIABLE)
-    path = Path(named or CONFIG_FILE)
-    if path.is_file():
-        return path
-    if named:
-        raise InvalidSetting(f"there is no settings file {path}; correct {CONFIG_VARIABLE}")
-    return None
-
-
 def _check_environment(settings: Iterable[str]) -> None:
     """A variable that is almost a setting was meant to be one. Others are other programs' business."""
     names = [name.upper() for name in settings]
@@ -768,22 +776,51 @@ def _is_one_slip(written: str, meant: str) -> bool:
     return one[1:] == other or one == other[1:] or one[1:] == other[1:] or swapped == other
 
 
-def _explained(error: ValidationError) -> str:
-    path = _config_path()
+def _explained(error: ValidationError, given: Iterable[str]) -> str:
+    found = _sources(given)
     lines = []
     for problem in error.errors():
-        name = ".".join(map(str, problem["loc"])) or "settings"
+        place, said = problem["loc"], problem["msg"].removeprefix("Value error, ")
+        if not place:
+            lines.append(said)
+            continue
+        name, origin = ".".join(map(str, place)), _origin(found, str(place[0]))
+        written = f" (from {origin})" if origin else ""
         if problem["type"] == "extra_forbidden":
-            lines.append(f"{name}: there is no such setting" + (f" (in {path})" if path else ""))
+            lines.append(f"{name}: there is no such setting{written}{_meant(place)}")
+        elif problem["type"] == "missing":
+            lines.append(f"{name} is missing" + (f" in {origin}" if origin else ""))
         else:
-            first = str(problem["loc"][0]) if problem["loc"] else ""
-            if not first:
-                lines.append(problem["msg"])
-                continue
-            # What is wrong in a table of options may be beside a secret.
-            secret = first in _WITH_SECRETS or any(word in name.lower() for word in _SECRET_WORDS)
+            secret = place[0] in _TABLES or any(word in name.lower() for word in _SECRET_WORDS)
             secret = secret or problem["type"] == _NAMES_SOMEBODY
             value = HIDDEN if secret else repr(problem["input"])
-            said = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{name} = {value}: {said} (an option, {PREFIX}{first.upper()}, or the file)")
-    return "; ".join(lines) + ". `lakepact config show` lists every setting"
+            said = _IN_WORDS.get(problem["type"], said.replace("Input should", "it should"))
+            lines.append(f"{name} = {value}: {said}{written}")
+    return "; ".join(lines) + ". docs/operations.md lists every setting"
+
+
+def _sources(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    found = sources(Settings.model_fields, given, read_file())
+    return {name: every if name in _TABLES else every[:1] for name, every in found.items()}
+
+
+def _origin(found: Mapping[str, Sequence[str]], name: str) -> str:
+    """Where somebody wrote it, for the one who is to correct it. What is no setting can only be in the file."""
+    words = {
+        OPTION: "the command line",
+        ENVIRONMENT: f"{PREFIX}{name.upper()}",
+        FILE: str(config_path()),
+        DEFAULT: "",
+    }
+    return " and ".join(filter(None, (words[one] for one in found.get(name, (FILE,)))))
+
+
+def _meant(place: Sequence[int | str]) -> str:
+    """The setting that was perhaps meant by one that is not there."""
+    *above, written = map(str, place)
+    owner: type[BaseModel] = Settings
+    if above:
+        owner = StorageCredentials if above[-1] in ("credentials", "warehouse_credentials") else Place
+    close = next((one for one in owner.model_fields if _is_one_slip(written.lower(), one)), None)
+    meant = close or next(iter(difflib.get_close_matches(written.lower(), owner.model_fields, 1, 0.75)), None)
+    return "" if meant is None else f", write {'.'.join([*above, meant])} if that is what you mean"

@@ -18,7 +18,8 @@ from lakepact.demo.bank import Bank, Transfer
 from lakepact.demo.journal import Follower
 from lakepact.demo.worker import Assignment
 from lakepact.kernel.identity import TransactionId
-from lakepact.settings import PREFIX, Settings
+from lakepact.setting_sources import PREFIX
+from lakepact.settings import Settings
 
 TICK_S = 0.1
 KILL_EVERY_S = (0.5, 1.1)
