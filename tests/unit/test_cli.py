@@ -192,9 +192,42 @@ def test_version() -> None:
 
 def test_config_show_lists_every_setting() -> None:
     shown = json.loads(run("config", "show", "--json").output)
-    assert set(shown) == set(Settings.model_fields)
+    assert set(shown.pop("sources")) == set(shown) == set(Settings.model_fields)
     text = run("config", "show").output
     assert all(name in text for name in Settings.model_fields)
+
+
+def test_config_show_writes_what_is_not_set_and_what_is_true_as_the_docs_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPACT_WAREHOUSES", '{"b": {"url": "s3://b/c", "options": {"region": "eu"}}}')
+    lines = run("config", "show").output.splitlines()
+    shown = {name: (value, rest) for name, value, rest in (re.split(r"  +", line, maxsplit=2) for line in lines)}
+    for name in ("store_options", "grpc_port", "tls_cert", "warehouse_credentials"):
+        assert shown[name][0] == "none", name
+    assert (shown["ui"][0], shown["insecure"][0], shown["lease_s"][0]) == ("true", "false", "10")
+    assert shown["mirrors"][0] == "delta_log"
+    assert shown["warehouses"][0] == "b={url=s3://b/c, options={region=eu}, account=default}"
+    assert shown["warehouses"][1].startswith("environment")
+    assert "see docs/storage-credentials.md." in shown["warehouse_credentials"][1]
+
+
+def test_config_show_says_where_each_value_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lakepact.toml").write_text('port = 1\nhost = "::1"\n[store_options]\nregion = "eu"\n')
+    monkeypatch.setenv("LAKEPACT_PORT", "2")
+    monkeypatch.setenv("LAKEPACT_STORE_OPTIONS", '{"endpoint": "http://here"}')
+    sources = json.loads(run("config", "show", "--json", "--store", "memory://").output)["sources"]
+    assert sources["store"] == "option"
+    assert (sources["port"], sources["host"], sources["ui"]) == ("environment", "file", "default")
+    assert sources["store_options"] == "environment and file"
+
+
+@pytest.mark.parametrize("command", [("config", "show"), ("serve",), ("tokens", "list")], ids=" ".join)
+def test_a_settings_file_that_cannot_be_read_is_an_error_and_no_traceback(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "lakepact.toml").mkdir()
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "lakepact.toml is a folder" in result.stderr
 
 
 def test_serve_refuses_what_it_cannot_serve_on_before_it_opens_anything(tmp_path: Path) -> None:
