@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from tests.support import s3_guarded
 from tests.support.s3_guarded import ROLE, Guard
 from tests.support.s3_strict import S3Server
 from tests.support.server import running_server
+from tests.support.somebody import folder_for_all, somebody
 from tests.support.stores import BUCKET, s3_place
 
 
@@ -122,8 +124,70 @@ def test_where_no_store_can_be_made_a_server_cannot_work(tmp_path: Path) -> None
 def test_a_probe_makes_no_store(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["store", "probe", "sqlite:///nope.db"])
     assert ended.exit_code == 2, ended.output
-    assert f"there is no store at {tmp_path}/nope.db" in ended.output.replace("\n", "")
+    assert f"there is no store at {tmp_path}/nope.db. Correct the URL" in ended.output.replace("\n", "")
+    assert "--store" not in ended.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_no_store_and_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "lakepact-data").mkdir()
+    file = tmp_path / "lakepact-data" / "lakepact.db"
+    file.touch()
+    found = findings(0)
+    assert found["store"]["verdict"] == "warn"
+    assert "an empty file" in found["store"]["found"]
+    ended = CliRunner().invoke(app, ["tokens", "list"])
+    assert (ended.exit_code, "there is no store at" in ended.output) == (2, True)
+    assert file.stat().st_size == 0
+    make_a_store()
+    assert findings(0)["store"]["verdict"] == "ok"
+
+
+def test_a_damaged_store_is_to_be_restored_and_not_to_be_made_writable(tmp_path: Path) -> None:
+    (tmp_path / "lakepact-data").mkdir()
+    (tmp_path / "lakepact-data" / "lakepact.db").write_text("no database, but a text that somebody has put here")
+    found = findings(1)["store"]
+    assert "damaged or no SQLite database" in found["found"]
+    assert "restore a backup" in found["do"] and "may write" not in found["do"]
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode", "says"),
+    [
+        (0o700, 0o600, "may not write to the folder"),
+        (0o500, 0o600, "may not write to the folder"),
+        (0o777, 0o000, "may not read and write"),
+    ],
+)
+def test_a_store_of_somebody_else_is_refused_with_who_may_not(
+    folder_mode: int, file_mode: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0 and folder_mode == 0o700:
+        pytest.skip("the folder is this user's own")
+    with folder_for_all() as folder:
+        monkeypatch.chdir(folder)
+        make_a_store()
+        (folder / "lakepact-data" / "warehouse").mkdir()
+        CliRunner().invoke(app, ["doctor"])
+        (folder / "lakepact-data" / "lakepact.db").chmod(file_mode)
+        (folder / "lakepact-data").chmod(folder_mode)
+        with somebody():
+            ended = CliRunner().invoke(app, ["tokens", "list"])
+            found = findings(1)["store"]
+    assert ended.exit_code == 2, ended.output
+    assert ended.stderr.startswith("error: store-unsuitable: ")
+    assert says in ended.stderr and "Run this as the user who runs the server" in ended.stderr
+    assert says in found["found"]
+
+
+def test_a_store_that_nobody_lets_us_make_is_refused_with_who_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with folder_for_all() as folder:
+        monkeypatch.chdir(folder)
+        folder.chmod(0o555)
+        with somebody():
+            ended = CliRunner().invoke(app, ["tokens", "create", "ann"])
+    assert ended.exit_code == 2, ended.output
+    assert f"may not write to the folder {folder}" in ended.stderr
 
 
 def test_a_store_beside_another_warehouse_than_its_own_is_found(tmp_path: Path) -> None:

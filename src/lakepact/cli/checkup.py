@@ -33,7 +33,7 @@ import orjson
 
 from lakepact.catalog.astray import astray
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
-from lakepact.errors import LakepactError
+from lakepact.errors import Damaged, FormatTooNew, LakepactError
 from lakepact.extras import how_to_install
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
@@ -45,8 +45,9 @@ from lakepact.server.vending import Outside, Right, vendors_of
 from lakepact.server.vending.delegation import Vendor
 from lakepact.server.vending.scope import Scope
 from lakepact.settings import Place, Settings, without_password
-from lakepact.stores import open_blobs, open_store
+from lakepact.stores import absent, open_blobs, open_store
 from lakepact.stores.urls import file_path, sqlite_path
+from lakepact.this_user import this_user
 from lakepact.upkeep.restore import check_complete
 
 CELL: Final = key_of("lakepact", "doctor")
@@ -119,7 +120,7 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
             opened = await open_store(settings.store, settings.kernel(), options=settings.store_options)
     except (LakepactError, TimeoutError) as error:
-        yield bad("store", f"{shown} cannot be opened: {_said(error)}", _do_about(settings.store))
+        yield bad("store", f"{shown} cannot be opened: {_said(error)}", _do_about(settings.store, error))
         return
     try:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
@@ -129,7 +130,7 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
             for name, place in settings.places().items():
                 yield await _tables_of(opened, name, place)
     except LakepactError as error:
-        yield bad("store", f"{shown}: {error}", _do_about(settings.store))
+        yield bad("store", f"{shown}: {error}", _do_about(settings.store, error))
     except TimeoutError:
         yield bad("store", f"{shown} did not answer within {_ANSWER_WITHIN_S:g} s", _do_about(settings.store))
     finally:
@@ -200,27 +201,36 @@ async def _postgres_clock(url: str) -> Finding:
     return _compared("clock: store", there - time.time())
 
 
-def _do_about(url: str) -> str:
-    return {
-        "sqlite": "Check that the folder is there and that this user may write to it.",
-        "file": "Check that the folder is there and that this user may write to it.",
-    }.get(
-        urlsplit(url).scheme,
-        "Check the URL, the way there (network, proxy, endpoint), and the credentials in the options or environment.",
-    )
+def _do_about(url: str, error: Exception | None = None) -> str:
+    if isinstance(error, FormatTooNew):
+        return "Run the release that wrote it, or a newer one."
+    if isinstance(error, Damaged):
+        return (
+            "Check that it is the file you mean. If so, keep a copy, and restore a backup: docs/operations.md has how."
+        )
+    if urlsplit(url).scheme in ("sqlite", "file"):
+        return f"Check that the folder is there and that {this_user()} may write to it, and to all that is in it."
+    return "Check the URL, the way there (network, proxy, endpoint), and the credentials in the options or environment."
 
 
 def _away(url: str) -> Path | None:
     """Where it would be made on this machine, if it is not there yet."""
-    path = sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
-    return None if path is None or path.exists() else path.absolute()
+    path = absent(url) if url.startswith(("sqlite:", "file:")) else None
+    return None if path is None else path.absolute()
 
 
 def _not_made(subject: str, what: str, away: Path, do: str) -> Finding:
-    there = next(one for one in away.parents if one.exists())
+    there = _nearest(away.parent)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return bad(subject, f"{what} at {away}, and this user cannot make one in {there}", _do_about("file:"))
+        return bad(subject, f"{what} at {away}, and {this_user()} cannot make one in {there}", _do_about("file:"))
+    if away.exists():
+        return odd(subject, f"{what} at {away}, but an empty file, and none was made", do)
     return odd(subject, f"{what} at {away}, and none was made", do)
+
+
+def _nearest(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there and that this user may look at."""
+    return next(one for one in (path, *path.parents) if os.path.exists(one))
 
 
 def disks(settings: Settings) -> Iterator[Finding]:
@@ -232,7 +242,7 @@ def disks(settings: Settings) -> Iterator[Finding]:
         if url.startswith("file:"):
             paths[name] = file_path(url)
     for name, path in paths.items():
-        there = next(one for one in (path, *path.parents) if one.exists())
+        there = _nearest(path)
         free = shutil.disk_usage(there).free
         if free < _LITTLE_BYTES:
             yield odd(f"disk: {name}", f"{free >> 20} MiB are left at {there}", "Make room before it is full.")
@@ -287,7 +297,7 @@ async def warehouse(name: str, place: Place, *, writes: bool) -> AsyncIterator[F
             finally:
                 await blobs.close()
     except (LakepactError, TimeoutError) as error:
-        yield bad(subject, f"{shown}: {_said(error)}", _do_about(place.url))
+        yield bad(subject, f"{shown}: {_said(error)}", _do_about(place.url, error))
 
 
 async def _tried_out(subject: str, shown: str, blobs: BlobStore) -> AsyncIterator[Finding]:

@@ -178,10 +178,17 @@ def with_catalogs(settings: Settings, work: Callable[[WithoutServer], Awaitable[
     return asyncio.run(run())
 
 
-def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]], *, makes: bool = False) -> T:
-    """Open the store the settings name, do the work, close it. `makes`: whether it may be a new one."""
+def with_store(
+    settings: Settings,
+    work: Callable[[CellStore], Awaitable[T]],
+    *,
+    makes: bool = False,
+    correct: str = "Give its URL with --store",
+) -> T:
+    """Open the store the settings name, do the work, close it. `makes`: whether it may be a new one. `correct`: what to
+    do if there is none, where the command has no `--store`."""
     if not makes:
-        _check_there(settings)
+        _check_there(settings, correct)
 
     async def run() -> T:
         store = await open_store(settings.store, settings.kernel(), options=settings.store_options)
@@ -193,11 +200,10 @@ def with_store(settings: Settings, work: Callable[[CellStore], Awaitable[T]], *,
     return asyncio.run(run())
 
 
-def _check_there(settings: Settings) -> None:
+def _check_there(settings: Settings, correct: str = "Give its URL with --store") -> None:
     """To look after a store that is not there would make an empty one, and find everything in order."""
     away = absent(settings.store)
     if away is not None:
         raise InvalidSetting(
-            f"there is no store at {away.absolute()}. Give its URL with --store, or run this where the server runs, "
-            f"with its settings"
+            f"there is no store at {away.absolute()}. {correct}, or run this where the server runs, with its settings"
         )

@@ -24,7 +24,7 @@ def probe(
         return time.perf_counter() - began
 
     began = time.perf_counter()
-    read_s = with_store(Settings.load(store=url), read_once)
+    read_s = with_store(Settings.load(store=url), read_once, correct="Correct the URL")
     found = {
         "store": without_password(url),
         "usable": True,

@@ -26,6 +26,7 @@ from typing import Final
 from lakepact.errors import Contended, Damaged, LakepactError, StoreUnavailable, StoreUnsuitable, Unreadable
 from lakepact.stores.sql_format import upgrades
 from lakepact.stores.sqlite_delta_schema import DELTA_TABLES, PENDING_BY_REQUEST
+from lakepact.this_user import may_not_write, this_user
 
 APPLICATION_ID: Final = 0x4C616B65
 """Written into the file's header ("Lake"), so that we never make tables in somebody else's database."""
@@ -118,7 +119,9 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnavailable(f"the folder of {path} cannot be made: {error}") from None
+        if isinstance(error, PermissionError):
+            _check_allowed(path)
+        raise StoreUnavailable(f"the folder of {path} cannot be made: {error.strerror}") from None
     _make_for_its_owner(path)
     try:
         connection = connect(path, busy_timeout_s)
@@ -129,6 +132,8 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
         finally:
             connection.close()
     except sqlite3.Error as error:
+        if _is_denied(error):
+            _check_allowed(path)
         raise explained(error, f"{path} could not be opened") from None
 
 
@@ -137,6 +142,15 @@ def _make_for_its_owner(path: Path) -> None:
     the same mode. Why it cannot be made is said when it is opened."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _check_allowed(path: Path) -> None:
+    """SQLite says that it cannot open a file, and not that somebody may not."""
+    if (reason := may_not_write(path)) is not None:
+        raise StoreUnsuitable(
+            f"{path} could not be opened: {reason}. Run this as the user who runs the server, or give this user the "
+            f"right to write there (the folder too: SQLite keeps files beside its own)"
+        )
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
@@ -188,6 +202,12 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def _is_denied(error: sqlite3.Error) -> bool:
+    """Whether the file could not be opened, or not for writing."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+
 def explained(error: sqlite3.Error, what: str) -> LakepactError:
     """What a SQLite error means for the caller, given that nothing was committed."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -195,6 +215,11 @@ def explained(error: sqlite3.Error, what: str) -> LakepactError:
         return Contended(f"{what}: another process is writing to the file and did not finish in time. Try again")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Unreadable(f"{what}: the file is damaged or no SQLite database ({error}). Restore it from a backup")
+    if _is_denied(error):
+        return StoreUnavailable(
+            f"{what}: {error}. Nothing was applied; see that the disk can be written to, and that {this_user()} may "
+            f"write to the file and its folder, and try again"
+        )
     if isinstance(error, sqlite3.OperationalError):
         return StoreUnavailable(f"{what}: {error}. Nothing was applied; see to the disk and try again")
     return Damaged(f"{what}: {error}. The file contradicts itself; Lakepact stops here rather than guess")

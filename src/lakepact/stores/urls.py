@@ -80,7 +80,17 @@ def absent(url: str) -> Path | None:
     """The file or folder of a store on this machine that is not there: opening it would make a new one."""
     scheme = _scheme(url, _STORE_FORMS)
     path = sqlite_path(url) if scheme == "sqlite" else file_path(url) if scheme == "file" else None
-    return path if path is not None and not path.exists() else None
+    if path is None:
+        return None
+    try:
+        size = path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except OSError:
+        # Perhaps it is there. Whoever opens it will hear what is in the way.
+        return None
+    # A file of SQLite has its first page before it has a name for us: an empty one was made by something else.
+    return path if scheme == "sqlite" and size == 0 else None
 
 
 async def open_documents(url: str, options: Mapping[str, str] | None = None) -> DocumentStore:
