@@ -301,5 +301,14 @@ async def test_a_file_that_is_not_whole_is_refused_before_anything_is_written(wi
     (tmp_path / "torn.gz").write_bytes((tmp_path / "good.gz").read_bytes()[:-20])
     with pytest.raises(Unreadable):
         contents(tmp_path / "torn.gz")
+    whole = (tmp_path / "good.gz").read_bytes()
+    (tmp_path / "flipped.gz").write_bytes(whole[:40] + bytes(one ^ 0xFF for one in whole[40:60]) + whole[60:])
+    with pytest.raises(Unreadable, match="Use another backup"):
+        contents(tmp_path / "flipped.gz")
     with pytest.raises(InvalidRequest, match="there is no file"):
         contents(tmp_path / "missing.gz")
+    with pytest.raises(InvalidRequest, match="is a folder"):
+        contents(tmp_path)
+    (tmp_path / "letter.txt").write_text("hello")
+    with pytest.raises(InvalidRequest, match="name a file that `lakepact backup` has made"):
+        contents(tmp_path / "letter.txt")

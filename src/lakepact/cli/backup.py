@@ -74,14 +74,16 @@ def restore(
     # Before anything is written: a restore that cannot end well does not begin.
     _check_places(settings, file)
     made = contents(file) if check else with_store(settings, work, makes=True)
-    missing = asyncio.run(_missing(settings, file))
+    looked_for, missing = asyncio.run(_missing(settings, file))
     if json:
-        print_json({"backup": made, "restored": not check, "missing": missing})
+        print_json({"backup": made, "restored": not check, "looked_for": looked_for, "missing": missing})
     else:
         say(
             f"{'read' if check else 'restored'} {made.cells} cells and {made.records} records, as of "
-            f"{instant(made.made_ms)}" + ("" if check else f", into {without_password(settings.store)}")
+            f"{instant(made.made_ms)}"
+            + ("; the file is whole" if check else f", into {without_password(settings.store)}")
         )
+        say(f"looked for the metadata files of {looked_for} tables and views; {len(missing) or 'none'} missing")
         _say_what_is_left_out(made, "not in this backup", "Once the restored catalog is served")
         for line in missing:
             say(line, err=True)
@@ -113,13 +115,14 @@ def _tables_in(file: Path) -> Iterator[tuple[str, str, str]]:
                 yield name, warehouse, line.value["metadata-location"]
 
 
-async def _missing(settings: Settings, file: Path) -> list[str]:
-    """The metadata files that tables and views point to, and that are not in their warehouses."""
+async def _missing(settings: Settings, file: Path) -> tuple[int, list[str]]:
+    """How many tables and views there are, and which of their metadata files are not in their warehouses."""
     places = settings.places()
     opened = {name: await open_blobs(place.url, place.options) for name, place in places.items()}
-    found: list[str] = []
+    looked_for, found = 0, list[str]()
     try:
         for name, warehouse, location in _tables_in(file):
+            looked_for += 1
             if warehouse not in opened:
                 found.append(f"{name}: there is no warehouse {warehouse} in the settings")
                 continue
@@ -129,7 +132,7 @@ async def _missing(settings: Settings, file: Path) -> list[str]:
     finally:
         for blobs in opened.values():
             await blobs.close()
-    return found
+    return looked_for, found
 
 
 def _say_what_is_left_out(made: Contents, how: str, when: str) -> None:

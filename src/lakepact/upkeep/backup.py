@@ -16,6 +16,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ from lakepact.kernel.identity import TransactionId, uuid7
 from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, State, TransactionRecord, Value
 from lakepact.kernel.ports import CellStore, Clock, Rng
+from lakepact.this_user import may_not_write, this_user
 from lakepact.upkeep.lease import UPKEEP
 
 FORMAT: Final = 1
@@ -37,6 +39,7 @@ FORMAT: Final = 1
 _PAGE: Final = 1_000
 _ATTEMPTS: Final = 10
 _TTL_S: Final = 3_600.0
+_NO_BACKUP: Final = "is no backup of Lakepact; name a file that `lakepact backup` has made"
 _LEFT_OUT: Final = frozenset({UPKEEP})
 """Who looks after the store is decided anew."""
 
@@ -92,15 +95,15 @@ async def save(
     Delta tables keep their versions as rows beside the cells, which are not saved here: with `without_delta` such
     tables are left out, without it their being there is an `InvalidRequest`.
     """
-    _check_free(path)
+    _check_place(path)
     made_ms = clock.now_ms()
     id = uuid7(made_ms, rng.bits(74))
     # Before the cells: whatever is decided by now is in them.
     decided = [record async for record in _records(store)]
     say(f"{len(decided)} records")
     cells = await (_as_of_now(store, id) if shows_the_past else _read_twice(store, say))
-    say(f"{len(cells)} cells")
     cells, left_out = _of_no_delta(cells, allowed=without_delta)
+    say(f"{len(cells)} cells")
     meanwhile = [record async for record in _records(store, without=frozenset(one.id for one in decided))]
     decided += [record for record in meanwhile if _has_happened(record, cells)]
     with _written(path) as write:
@@ -114,8 +117,7 @@ async def save(
             }
         )
         for cell in cells.values():
-            if cell.key not in _LEFT_OUT:
-                write({"cell": cell.key, "revision": cell.revision, "value": cell.value})
+            write({"cell": cell.key, "revision": cell.revision, "value": cell.value})
         for record in decided:
             write(
                 {
@@ -125,7 +127,7 @@ async def save(
                     "answer": record.answer or {},
                 }
             )
-    return Contents(id, made_ms, len(cells.keys() - _LEFT_OUT), len(decided), left_out)
+    return Contents(id, made_ms, len(cells), len(decided), left_out)
 
 
 def contents(path: Path) -> Contents:
@@ -152,20 +154,32 @@ def read(path: Path) -> Iterator[dict[str, Any] | SavedCell | SavedRecord]:
         with gzip.open(path, "rb") as file:
             for line in file:
                 if ended:
-                    raise Unreadable(f"{path} goes on after its end")
+                    raise Unreadable(f"{path} is damaged: it goes on after its end. Use another backup")
                 document = orjson.loads(line)
+                if not isinstance(document, dict):
+                    raise Unreadable(f"{path} {_NO_BACKUP}")
                 if "end" in document:
                     ended = True
                     if document["end"] != {"lines": lines, "sha256": digest.hexdigest()}:
-                        raise Unreadable(f"{path} is damaged: its contents are not those it was closed with")
+                        raise Unreadable(
+                            f"{path} is damaged: its contents are not those it was closed with. Use another backup"
+                        )
                     continue
                 digest.update(line)
                 lines += 1
                 yield _parsed(path, document, first=lines == 1)
     except FileNotFoundError:
         raise InvalidRequest(f"there is no file {path}; name the backup to read") from None
-    except (OSError, EOFError, orjson.JSONDecodeError, KeyError, ValueError) as error:
-        raise Unreadable(f"{path} cannot be read as a backup: {error}") from error
+    except PermissionError:
+        raise InvalidRequest(f"{this_user()} may not read {path}; run this as the user whose file it is") from None
+    except IsADirectoryError:
+        raise InvalidRequest(f"{path} is a folder; name the backup to read") from None
+    except (OSError, EOFError, KeyError, ValueError, zlib.error) as error:
+        if lines == 0 and isinstance(error, gzip.BadGzipFile):
+            raise InvalidRequest(f"{path} {_NO_BACKUP}") from error
+        if lines == 0 and isinstance(error, orjson.JSONDecodeError):
+            raise Unreadable(f"{path} {_NO_BACKUP}") from error
+        raise Unreadable(f"{path} is damaged, after {lines} good lines ({error}). Use another backup") from error
     if not ended:
         raise Unreadable(f"{path} is cut off: its last line is missing. Use another backup")
 
@@ -187,9 +201,14 @@ def _parsed(path: Path, document: dict[str, Any], *, first: bool) -> dict[str, A
 # --- reading the store ---
 
 
-def _check_free(path: Path) -> None:
+def _check_place(path: Path) -> None:
+    """Before everything is read: whoever mistyped a folder need not wait to hear of it."""
     if os.path.lexists(path):
         raise InvalidRequest(f"{path} is there already; a backup overwrites nothing. Choose another name")
+    if not os.path.isdir(path.parent):
+        raise InvalidRequest(f"there is no folder {path.parent.absolute()}; make it, or choose another place")
+    if (reason := may_not_write(path)) is not None:
+        raise InvalidRequest(f"{path} cannot be written: {reason}. Choose another place")
 
 
 async def _records(
@@ -213,7 +232,7 @@ async def _as_of_now(store: CellStore, id: TransactionId) -> dict[Key, Cell]:
         after = None
         while True:
             page = await store.scan_in(id, "", after, _PAGE)
-            cells.update((cell.key, cell) for cell in page.cells)
+            cells.update((cell.key, cell) for cell in page.cells if cell.key not in _LEFT_OUT)
             if page.after is None:
                 return cells
             after = page.after
