@@ -36,6 +36,7 @@ from lakepact.kernel.model import Transaction, Write
 from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.stores import open_store
+from lakepact.upkeep.lease import UPKEEP
 
 
 def run(*arguments: str) -> Any:
@@ -156,6 +157,23 @@ def test_an_error_is_its_type_and_message_without_a_traceback(arguments: list[st
     assert result.stdout == ""
     assert result.stderr.startswith(f"error: {type}: ")
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["tables", "show", "orders"], "'orders' has no namespace; write it before the name, as in sales.orders"),
+        (["namespaces", "create", "a..b"], "write its levels with a dot between two"),
+        (["tables", "list", "sales", "--warehouse", "main@7"], "Write --warehouse main --transaction 7"),
+        (["tx", "show", "7"], "Copy the whole id from where it was shown"),
+        (["tables", "list", "sales", "--token", "lakepact_…"], "a character that no token has: '…' at place 10 of 10"),
+    ],
+)
+def test_advice_is_for_who_sits_at_a_terminal(arguments: list[str], advice: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert advice in result.stderr
+    assert "lake." not in result.stderr and "('" not in result.stderr
 
 
 def test_an_error_is_a_document_if_json_was_asked_for() -> None:
@@ -350,6 +368,41 @@ def test_a_restore_into_other_warehouses_is_refused_before_anything_is_written(t
     assert "Set the warehouses as they were" in result.output
     assert not (tmp_path / "b").exists()
     assert run("restore", "nowhere.gz", "--store", "sqlite:///b/lakepact.db").exit_code == 2
+
+
+def test_a_backup_says_the_same_number_twice_and_its_check_says_what_was_looked_at(
+    store_url: str, transaction_id: str
+) -> None:
+    async def looked_after() -> None:
+        store = await open_store(store_url)
+        made = uuid7(SystemClock().now_ms(), 3)
+        await store.commit(Transaction(made, "", (Write(UPKEEP, 0, {"by": "somebody"}),)))
+        await store.close()
+
+    asyncio.run(looked_after())
+    result = run("backup", "x.gz", "--store", store_url)
+    assert "  1 cells" in result.stderr.splitlines()
+    assert "x.gz: 1 cells" in result.stdout
+    checked = run("restore", "--check", "x.gz")
+    assert checked.exit_code == 0, checked.output
+    assert "read 1 cells and 2 records" in checked.stdout and "the file is whole" in checked.stdout
+    assert "looked for the metadata files of 0 tables and views; none missing" in checked.stdout
+
+
+def test_a_backup_into_a_folder_that_is_not_there_is_refused_before_anything_is_read(
+    store_url: str, transaction_id: str, tmp_path: Path
+) -> None:
+    result = run("backup", "typo/x.gz", "--store", store_url)
+    assert result.exit_code == 2
+    assert f"there is no folder {tmp_path}/typo; make it" in result.stderr
+    assert "records" not in result.stderr
+
+
+def test_a_file_that_is_no_backup_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("hello")
+    result = run("restore", "--check", "junk")
+    assert result.exit_code == 2
+    assert "junk is no backup of Lakepact; name a file" in result.stderr
 
 
 # --- what is printed ---

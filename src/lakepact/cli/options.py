@@ -90,6 +90,12 @@ InTransaction: TypeAlias = Annotated[
 
 def connected(uri: str | None, warehouse: str | None, token: str | None) -> Lake:
     """The server that the options name."""
+    if warehouse is not None and "@" in warehouse:
+        name, _, id = warehouse.partition("@")
+        raise InvalidSetting(
+            f"--warehouse {warehouse} names a transaction too. Write --warehouse {name} --transaction {id}, with the "
+            f"commands that work inside of one: namespaces, tables and delta"
+        )
     try:
         return connect(uri, warehouse, token, retry=_RETRY)
     except ValueError as error:
@@ -137,8 +143,12 @@ def written(read: Callable[[Name], Identifier], name: str) -> Identifier:
     """A name as it was written on the command line."""
     try:
         return read(name)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
+    except ValueError:
+        if all(name.split(".")):
+            raise InvalidRequest(f"{name!r} has no namespace; write it before the name, as in sales.{name}") from None
+        raise InvalidRequest(
+            f"{name!r} is not a name; write its levels with a dot between two, as in sales.eu"
+        ) from None
 
 
 def pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:

@@ -50,7 +50,7 @@ class TokenSource(Protocol):
 
 class FixedToken:
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text = _checked(text, "the token")
 
     def current(self) -> str:
         return self._text
@@ -77,7 +77,7 @@ class TokenInFile:
             raise InvalidSetting(f"the token cannot be read from {self._path}: {_said(error)}") from None
         if not self._read[1]:
             raise InvalidSetting(f"there is no token in {self._path}")
-        return self._read[1]
+        return _checked(self._read[1], f"the token in {self._path}")
 
     def newer_than(self, used: str) -> str | None:
         text = self.current()
@@ -160,6 +160,17 @@ def source_of(token: str) -> TokenSource:
 def text_of(token: str | None) -> str | None:
     """The token itself, for those who cannot read files."""
     return None if token is None else source_of(token).current()
+
+
+def _checked(text: str, what: str) -> str:
+    """A token that can be sent in a header. The rest of one that cannot is not shown."""
+    for place, character in enumerate(text, 1):
+        if not "!" <= character <= "~":
+            raise InvalidSetting(
+                f"{what} has a character that no token has: {character!r} at place {place} of {len(text)}. Copy "
+                f"the whole token, as it was printed when it was made"
+            )
+    return text
 
 
 def _document(body: bytes) -> dict[str, object]:

@@ -36,7 +36,11 @@ def parse_transaction_id(text: str) -> TransactionId:
     except (ValueError, AttributeError, TypeError):
         parsed = None
     if parsed is None or parsed.version != 7 or parsed.variant != uuid.RFC_4122 or parsed.int >> 80 > _LAST_MS:
-        raise InvalidTransactionId(f"{text!r} is not a UUIDv7; generate the transaction id (Idempotency-Key) as UUIDv7")
+        # The same for who looks one up and for who begins something.
+        raise InvalidTransactionId(
+            f"{text!r} is not a transaction id: that is a UUIDv7, such as 0199c8a5-7c00-7000-8000-000000000000. Copy "
+            f"the whole id from where it was shown; for a new request (Idempotency-Key) generate one"
+        )
     return TransactionId(str(parsed))
 
 

@@ -93,6 +93,15 @@ def test_a_file_without_a_token_is_an_error_that_names_the_file(tmp_path: Path) 
         assert name in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["lakepact_…", "lakepact_a b", "lakepact_a\nb", "lakepact_ä"])
+def test_a_token_that_no_header_takes_is_refused_without_being_shown(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text, encoding="utf-8")
+    for given in (text, f"@{tmp_path / 'file'}"):
+        with pytest.raises(InvalidSetting, match="Copy the whole token") as caught:
+            text_of(given)
+        assert "lakepact_" not in str(caught.value)
+
+
 def test_a_credential_is_exchanged_and_exchanged_again_before_its_token_expires() -> None:
     server, machine = Server(), StillMachine()
     source = Credential("id:sec:ret", server, "/v1/oauth/tokens", machine)
