@@ -36,6 +36,13 @@ class _Missed:
 
     failure: bool = False
 
+    for_good: bool = False
+    """Whether the next attempt will fare no better."""
+
+    @property
+    def advice(self) -> str:
+        return "" if self.for_good else "; try again later"
+
 
 class Caller:
     """The requests of one client. `prefix` is the warehouse, or a transaction in it: `main`, `main@<id>`."""
@@ -80,7 +87,7 @@ class Caller:
         """Something that changes nothing. Raises `Refused` or `Unavailable`."""
         answer, missed = self._repeat(lambda: self._once(method, path, query, body))
         if answer is None:
-            raise Unavailable(f"{method} {self._place(path)}: {missed.reason}. It was a read; try again later")
+            raise Unavailable(f"{method} {self._place(path)}: {missed.reason}. It was a read{missed.advice}")
         return answer
 
     def change(
@@ -126,7 +133,7 @@ class Caller:
             what = f"{method} {self._place(path)}"
             if missed.heard:
                 raise Unknown(what, missed.reason, transaction_id)
-            raise Unavailable(f"{what}: {missed.reason}. Nothing happened; try again later")
+            raise Unavailable(f"{what}: {missed.reason}. Nothing happened{missed.advice}")
         return answer
 
     def try_once(self, method: str, path: str, *, body: Any = None) -> Answer:
@@ -156,8 +163,10 @@ class Caller:
             heard, failures = heard or answer.heard, failures + answer.failure
             pause_s = max(answer.pause_s, retry.pause_s(attempt, machine.chance()))
             late = machine.monotonic_s() + pause_s > deadline
-            if attempt >= retry.attempts or failures >= _MOST_FAILURES or late:
-                return None, _Missed(f"{answer.reason}, after {attempt} attempts", heard)
+            if attempt >= retry.attempts or failures >= _MOST_FAILURES or late or answer.for_good:
+                # In brackets: the reason may end with a question.
+                tried = f" (after {attempt} attempts)" if attempt > 1 else ""
+                return None, _Missed(f"{answer.reason}{tried}", heard, for_good=answer.for_good)
             machine.pause(pause_s)
 
     def _place(self, path: str) -> str:
@@ -180,7 +189,7 @@ class Caller:
         try:
             answer = self._exchanged(method, target, sent, content)
         except NotSent as error:
-            return _Missed(str(error), heard=False)
+            return _Missed(str(error), heard=False, for_good=error.for_good)
         except Lost as error:
             return _Missed(str(error), heard=True)
         return _judged(answer, method)
@@ -232,7 +241,7 @@ def _from_another(answer: Answer) -> _Missed:
     """Somebody in between answered, with a page for people. Whether the request was passed on, nobody knows; that the
     next one fares better is not likely."""
     where = answer.headers.get("location", "").partition("?")[0][:200]
-    shown = where or answer.body[:200].decode(errors="replace")
+    shown = where or " ".join(answer.body[:200].decode(errors="replace").split())
     what = " ".join(filter(None, (str(answer.status), answer.kind, shown)))
     return _Missed(
         f"something that is not a Lakepact server answered: {what}. Correct the address, or ask who runs the proxy",

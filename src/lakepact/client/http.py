@@ -44,6 +44,11 @@ def trusting(ca_bundle: str) -> ssl.SSLContext:
 class NotSent(Exception):
     """Nobody heard the request: there was no connection to send it over."""
 
+    def __init__(self, message: str, *, for_good: bool = False) -> None:
+        super().__init__(message)
+        self.for_good = for_good
+        """Whether the next attempt will fare no better: somebody must correct something first."""
+
 
 class Lost(Exception):
     """The request may have been heard, and no whole answer came back."""
@@ -137,7 +142,10 @@ class HttpTransport:
         except OSError as error:
             connection.close()
             running = "; is a server running there?" if isinstance(error, ConnectionRefusedError) else ""
-            raise NotSent(f"no connection to {self._host}:{connection.port}: {_said(error)}{running}") from error
+            raise NotSent(
+                f"no connection to {self._host}:{connection.port}: {_said(error)}{running}",
+                for_good=_is_for_good(error),
+            ) from error
         connection.sock.settimeout(self._answer_s)
         return connection
 
@@ -200,12 +208,19 @@ def _is_object(content: bytes) -> bool:
         return False
 
 
+def _is_for_good(error: OSError) -> bool:
+    """Neither does a server begin to speak TLS by itself, nor does a certificate become one to be trusted."""
+    return isinstance(error, ssl.SSLCertVerificationError) or (
+        isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
+    )
+
+
 def _said(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = f"{CA_BUNDLE_VARIABLE} names the file of an authority of your own"
         return f"its certificate is not to be trusted ({error.verify_message}); {hint}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-        return "it does not speak TLS; is this a server over http, and its address http://…?"
-    said = str(error) or type(error).__name__
+        return "it does not speak TLS; if it is a server over http, its address begins with http://"
+    said = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     # Whoever answers may speak something else than HTTP.
     return said if said.isprintable() else f"{said!r} is no HTTP; is this the port of something else, such as gRPC?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakepact.client import Conflict, NotFound, Refused, Retry, Unauthorized, Unavailable, Unknown
-from lakepact.client.http import Answer
+from lakepact.client.http import Answer, NotSent
 from tests.unit.client.script import BUSY, JSON, LOST, NOT_SENT, OK, Reply, Script, StillMachine, caller, refusal
 
 WITHOUT_A_WORD = Answer(503)
@@ -80,6 +80,16 @@ def test_pauses_grow_are_bounded_and_are_as_long_as_the_server_asks() -> None:
     retry = Retry(attempts=6, first_pause_s=1.0, longest_pause_s=5.0)
     caller(Script([NOT_SENT, NOT_SENT, NOT_SENT, NOT_SENT, BUSY, OK]), machine, retry).read("a")
     assert machine.pauses == [1.0, 2.0, 2.5, 2.5, 2.5]
+
+
+def test_what_another_attempt_cannot_mend_is_not_tried_again() -> None:
+    machine = StillMachine()
+    with pytest.raises(Unavailable) as caught:
+        caller(Script([NotSent("it does not speak TLS", for_good=True), OK]), machine).read("a")
+    assert str(caught.value) == "GET /v1/a: it does not speak TLS. It was a read"
+    assert machine.pauses == []
+    with pytest.raises(Unavailable, match=r"\? \(after 2 attempts\)\. It was a read; try again later$"):
+        caller(Script([NotSent("is it there?")] * 2), machine, Retry(attempts=2)).read("a")
 
 
 def test_no_attempt_begins_after_the_deadline() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakepact.client.http import HttpTransport, Lost
+from lakepact.client.http import HttpTransport, Lost, NotSent
 
 BODY = b'{"results": []}'
 WITH_LENGTH = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n" + BODY
@@ -76,3 +76,24 @@ def test_a_page_without_an_end_is_lost_and_shown() -> None:
 def test_an_answer_without_a_body_needs_no_length() -> None:
     with answering([b"HTTP/1.1 204 No Content\r\n\r\n"]) as transport:
         assert transport.exchange("POST", "/", {}, None).status == 204
+
+
+def test_a_server_that_speaks_no_tls_will_not_learn_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(A_PAGE)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        transport = HttpTransport(f"https://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(NotSent, match="its address begins with http://") as caught:
+            transport.exchange("GET", "/", {}, None)
+        server.join(10)
+    assert caught.value.for_good
+    with pytest.raises(NotSent, match="Connection refused; is a server running there") as caught:
+        transport.exchange("GET", "/", {}, None)
+    assert not caught.value.for_good
