@@ -254,7 +254,7 @@ def readers(settings: Settings) -> Iterator[Finding]:
     """Whether others on this machine may read a store that lies on it."""
     url = settings.store
     path = sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
-    if path is None or not path.exists():
+    if path is None or not os.path.exists(path):
         return
     path = path.absolute()
     readable = path.stat().st_mode & stat.S_IROTH
