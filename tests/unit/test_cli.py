@@ -269,6 +269,15 @@ def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
         assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)
 
 
+def test_serve_prints_both_places_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(announcement(Settings.load(), "http://127.0.0.1:1234"))
+    folder = f"{tmp_path}/lakepact-data"
+    assert f"Store sqlite:///{folder}/lakepact.db, warehouse main at file://{folder}/warehouse\n" in text
+    text = "\n".join(announcement(Settings.load(store="sqlite:////var/x.db"), "http://127.0.0.1:1234"))
+    assert "Store sqlite:////var/x.db," in text
+
+
 def test_serve_says_where_a_token_goes_if_it_asks_for_one() -> None:
     text = "\n".join(announcement(Settings.load(auth="tokens"), "http://127.0.0.1:1234"))
     assert text.count("$LAKEPACT_TOKEN") == 3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +11,9 @@ from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.run import bind, reserve, serve_all, url_of
 from lakepact.server.tls import Certificate
 from lakepact.settings import Settings, without_password
+
+_RELATIVE: Final = "sqlite:///"
+"""What an absolute path follows with a slash of its own."""
 
 
 def serve(
@@ -98,6 +102,12 @@ def _announce(settings: Settings, url: str) -> None:
         typer.echo(line)
 
 
+def _absolute(store: str) -> str:
+    """A relative path says little to who reads it elsewhere, later."""
+    path = store.removeprefix(_RELATIVE)
+    return store if path == store or path.startswith("/") else f"{_RELATIVE}{Path.cwd().as_posix()}/{path}"
+
+
 def _grpc_line(settings: Settings) -> str:
     return f"gRPC listens on {settings.host}:{settings.grpc_port}" + (", with TLS" if settings.tls_cert else "")
 
@@ -121,15 +131,15 @@ def announcement(settings: Settings, url: str) -> list[str]:
     secret = "CREATE SECRET (TYPE iceberg, TOKEN '$LAKEPACT_TOKEN'); " if asks else ""
     unasked = "" if asks else ", AUTHORIZATION_TYPE 'none'"
     duckdb = (
-        f'duckdb -cmd "INSTALL iceberg; LOAD iceberg; {secret}'
-        f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}'{unasked})\""
+        f"python -c \"import duckdb; duckdb.sql('''INSTALL iceberg; LOAD iceberg; {secret}"
+        f"ATTACH '{name}' AS lake (TYPE iceberg, ENDPOINT '{url}'{unasked})'''); print(duckdb.sql('SHOW ALL TABLES'))\""
     )
     grpc = [] if settings.grpc_port is None else [_grpc_line(settings)]
     return [
         f"Lakepact {__version__} listens on {url}",
         *([f"The web page is at {url}/ui"] if settings.ui else []),
         *grpc,
-        f"Store {without_password(settings.store)}, "
+        f"Store {_absolute(without_password(settings.store))}, "
         + ", ".join(f"warehouse {name} at {without_password(place.url)}" for name, place in settings.places().items()),
         "Try it:" if not asks else "Try it, with a token of `lakepact tokens create` in LAKEPACT_TOKEN:",
         f"  Spark      {spark}",
