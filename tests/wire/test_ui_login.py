@@ -56,6 +56,15 @@ async def test_after_the_login_the_page_says_who_it_is(door: Door) -> None:
     assert "administrator" in account.text and "Log out" in account.text
 
 
+async def test_the_server_page_links_only_to_what_a_login_opens(door: Door, tmp_path: Path) -> None:
+    page = await show(door, "/ui/server", await logged_in(door))
+    assert "/metrics" not in {href for href, _ in page.links} and "GET /metrics with a token" in page.text
+    async with asking(tmp_path / "open", open_metrics=True, open_docs=False) as other:
+        page = await show(other, "/ui/server", await logged_in(other))
+        hrefs = {href for href, _ in page.links}
+        assert "/metrics" in hrefs and "/docs" not in hrefs
+
+
 async def test_t_ui_8_a_wrong_token_is_401_and_many_of_them_have_to_wait(door: Door) -> None:
     answer = await submit(door, "/ui/login", {"token": "lakepact_x_y"})
     assert answer.status == 401 and answer.header("set-cookie") is None
@@ -79,6 +88,7 @@ async def test_who_asks_too_often_or_for_what_is_not_there_gets_a_page_that_name
         lost = await door.client.send("GET", "/ui/nope")
         page = guarded(lost)
         assert lost.status == 404 and "Not here" in page.text
+        assert "/v1/config" not in page.text and "/ui" in {href for href, _ in page.links}
         assert not any("main" in href.split("/") for href, _ in page.links), "strangers learn of no warehouse"
 
 

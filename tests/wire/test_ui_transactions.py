@@ -79,6 +79,12 @@ async def test_a_commit_is_shown_as_the_set_of_tables_that_moved_together(anywhe
     assert at(key) in {href for href, _ in listed.links}
 
 
+async def test_a_state_that_there_is_not_is_refused_in_words(wire: Wire) -> None:
+    page = await look(wire, "/ui/transactions/main?state=zzz", 400)
+    assert "zzz" in page.text and "aborted, committed, failed" in page.text
+    assert "there is no page at /ui/transactions" in (await look(wire, "/ui/transactions", 404)).text
+
+
 async def test_a_refused_commit_says_what_it_expected_and_what_it_found(anywhere: Wire) -> None:
     wire = anywhere
     await tables(wire, "a", "b")

@@ -397,8 +397,8 @@ def _site(
         unready=health.unready,
         job_names=lambda: list(opened.jobs),
         job_runs=lambda: runner.runs,
-        api_docs=f"{settings.base_path}/docs",
-        metrics=f"{settings.base_path}/metrics",
+        api_docs=f"{settings.base_path}/docs" if settings.open_docs or not settings.auth_modes else None,
+        metrics=f"{settings.base_path}/metrics" if settings.open_metrics or not settings.auth_modes else None,
     )
     rows = delta_rows(opened.store)
     return Site(

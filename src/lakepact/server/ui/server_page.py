@@ -22,6 +22,7 @@ from lakepact.upkeep.runner import JobRun
 
 _JOBS: Final = {
     "recover": "Finishes what crashed servers left unfinished",
+    "count": "Counts transactions that have not ended, for the metrics",
     "collect": "Trims and removes old records of transactions",
     "sweep": "Removes rows of Delta commits that never came",
     "receipts": "Writes receipts that a crash has left out",
@@ -42,8 +43,11 @@ class About:
     unready: Callable[[], Awaitable[str | None]]
     job_names: Callable[[], Sequence[str]]
     job_runs: Callable[[], Mapping[str, JobRun]]
-    api_docs: str
-    metrics: str
+    api_docs: str | None
+    """Where it is. None where a browser is asked for a token that it does not have: a login is for the pages alone."""
+
+    metrics: str | None
+    """Likewise."""
 
 
 class ServerPages:
@@ -73,9 +77,9 @@ class ServerPages:
             tag(
                 "p",
                 f"The charts are of {whose}, over the last hour at most, one sample every {EVERY_S:g} s. ",
-                tag("a", "All metrics", href=self._about.metrics),
+                _elsewhere("All metrics", self._about.metrics, "/metrics"),
                 " · ",
-                tag("a", "API documentation", href=self._about.api_docs),
+                _elsewhere("API documentation", self._about.api_docs, "/docs"),
                 class_="muted",
             ),
             tag(
@@ -147,6 +151,10 @@ class ServerPages:
             grid(columns, rows, label="Upkeep", numbers=(2, 3)),
             tag("p", holder, " Passes of other servers are known up to half a lease late.", class_="muted end"),
         )
+
+
+def _elsewhere(title: str, place: str | None, path: str) -> Markup:
+    return tag("a", title, href=place) if place is not None else join(f"{title}: GET {path} with a token")
 
 
 def _newest(told: Any, mine: Mapping[str, object] | None) -> Mapping[str, Any]:

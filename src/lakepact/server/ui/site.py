@@ -176,6 +176,8 @@ class Site:
             return told
         if told.status == 404 and path.endswith("/"):
             return _moved(path.rstrip("/"))
+        if told.status == 404:
+            return self._frame.response(_no_page(path, root, told, bare=self._asks))
         # Nobody has said who they are: there may be nothing to lead them to.
         return self._frame.response(_error_page(told, bare=self._asks))
 
@@ -204,6 +206,17 @@ def _error_page(told: Response, *, bare: bool = False) -> Page:
         tag("p", _PERHAPS, class_="muted") if told.status == 404 else None,
     )
     return Page(title, body, status=told.status, headers=told.headers, bare=bare)
+
+
+def _no_page(path: str, root: str, told: Response, *, bare: bool) -> Page:
+    """For an address that a person has typed: where endpoints are listed is of no use to them."""
+    title = _TITLES[404]
+    body = (
+        heading(title),
+        alert("404", name(f"there is no page at {path[:200]}")),
+        tag("p", "Every page can be reached from ", tag("a", root, href=root), ".", class_="muted"),
+    )
+    return Page(title, body, status=404, headers=told.headers, bare=bare)
 
 
 def _moved(place: str) -> Response:

@@ -110,8 +110,12 @@ class TransactionPages:
 
 
 def _state(request: Request) -> State | None:
-    asked = request.query.get("state", "")
-    return State(asked) if asked in {one.value for one in activity.DECIDED} else None
+    asked, known = request.query.get("state", ""), [one.value for one in activity.DECIDED]
+    if asked and asked not in known:
+        raise InvalidRequest(
+            f"no transaction ends as {asked[:100]!r}; ask for one of {', '.join(sorted(known))}, or none"
+        )
+    return State(asked) if asked else None
 
 
 def _before(request: Request) -> TransactionId | None:
