@@ -21,6 +21,7 @@ from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import AlreadyExists, BadRequest, NoSuchTable
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
+from lakepact.catalog.listing import check_token
 from lakepact.catalog.names import Names, Reads
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.overlaps import Folders
@@ -117,6 +118,7 @@ class Dropped:
         """One page, in no order that means anything. A page may be short and still have a successor."""
         if size is not None and size < 1:
             raise BadRequest(f"pageSize is {size}; ask for at least 1")
+        check_token(token, self._keys.all_dropped())
         limit = min(size or self._max_page, self._max_page)
         page = await self._cells.scan(self._keys.all_dropped(), token or None, limit)
         found = tuple(DroppedTable.from_json(cell.value) for cell in page.cells if cell.value is not None)

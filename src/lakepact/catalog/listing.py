@@ -13,7 +13,7 @@ from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import BadRequest, NoSuchNamespace
 from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind
-from lakepact.kernel.keys import Key
+from lakepact.kernel.keys import Key, is_below, name_prefix_of_cells
 from lakepact.kernel.model import Cell, Value
 
 Visible: TypeAlias = Callable[[Value], bool]
@@ -57,6 +57,7 @@ class Listing:
         """Without a size: everything, however many pages of the store that takes."""
         if size is not None and size < 1:
             raise BadRequest(f"pageSize is {size}; ask for at least 1")
+        check_token(token, prefix)
         if visible is not None and size is not None:
             return await self._page_of_visible(prefix, kind, token, min(size, self._max_page), visible)
         after, found = token or None, list[str]()
@@ -80,6 +81,13 @@ class Listing:
             if len(found) > size or after is None:
                 shown = found[:size]
                 return Page(tuple(map(last_segment, shown)), shown[-1] if len(found) > size else None)
+
+
+def check_token(token: str | None, prefix: str) -> None:
+    """A token is where the next page begins: a key, or the name of its document. After anything else a store might
+    find nothing, which looks like the end of the list."""
+    if token and not (is_below(Key(token), prefix) or token.startswith(name_prefix_of_cells(prefix))):
+        raise BadRequest("this pageToken is of no page of this list; begin with an empty one, and send what it answers")
 
 
 def _is_listed(cell: Cell, kind: Kind | None, visible: Visible | None) -> bool:

@@ -50,7 +50,8 @@ def check_key(key: str, max_key_bytes: int) -> Key:
         if not segment:
             raise IllegalKey(f"key {_short(key)!r} has an empty segment; join non-empty segments with key_of()")
         if any(unicodedata.category(character) == "Cc" for character in segment):
-            raise IllegalKey(f"key {_short(key)!r} holds a control character; leave it out of the name")
+            # The part alone: that is the name which somebody has chosen, and the rest of the key is ours.
+            raise IllegalKey(f"the name {_short(segment)!r} holds a control character; leave it out")
     if key_of(*segments_of(Key(key))) != key:
         raise IllegalKey(f"key {_short(key)!r} is not in canonical form; build it with key_of(), which escapes '%'")
     if len(name_of_cell(Key(key))) > MAX_NAME_BYTES:
