@@ -7,6 +7,7 @@ Such a field is recognised by what the form has shown, and is left as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from lakepact.errors import InvalidRequest
@@ -27,6 +28,8 @@ def anything(said: Said) -> bool:
 
 def about(said: Said, change_at: str | None) -> Markup:
     """`change_at`: where it is changed, for those who may."""
+    if not anything(said):
+        return _nothing(change_at)
     tags = said.get("tags") or {}
     known: list[tuple[str, Child]] = [
         ("Description", _prose(said["description"]) if said.get("description") else None),
@@ -34,7 +37,15 @@ def about(said: Said, change_at: str | None) -> Markup:
         ("Tags", [join(badge(name(_tag(*pair))), " ") for pair in sorted(tags.items())] if tags else None),
         ("Protected", "It can be neither dropped nor replaced." if said.get("protected") else None),
     ]
-    body = facts(known) if anything(said) else tag("p", "Nobody has said anything about it yet.", class_="muted")
+    return _card(facts(known), change_at)
+
+
+@lru_cache(maxsize=1_000)
+def _nothing(change_at: str | None) -> Markup:
+    return _card(tag("p", "Nobody has said anything about it yet.", class_="muted"), change_at)
+
+
+def _card(body: Markup, change_at: str | None) -> Markup:
     return card("What people say", body, note=tag("a", "Change", href=change_at) if change_at is not None else None)
 
 

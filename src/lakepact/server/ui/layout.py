@@ -133,7 +133,7 @@ class Frame:
                 tag("head", self._head, tag("title", f"{visible(page.title)[:120]} · Lakepact")),
                 tag(
                     "body",
-                    tag("a", "Skip to content", class_="skip", href="#main"),
+                    _SKIP,
                     self._top(
                         _Top(
                             page.section,
@@ -149,7 +149,7 @@ class Frame:
                     tag(
                         "div",
                         page.aside,
-                        tag("main", self._trail(page), page.body, id="main", tabindex="-1"),
+                        tag("main", _trail(page.trail), page.body, id="main", tabindex="-1"),
                         class_="wide with-aside" if page.aside else "wide",
                     ),
                     self._foot,
@@ -243,17 +243,20 @@ class Frame:
             class_="find",
         )
 
-    def _trail(self, page: Page) -> Markup:
-        if not page.trail:
-            return NOTHING
-        return tag(
-            "nav",
-            tag("ol", (tag("li", tag("a", name(text), href=href)) for text, href in page.trail)),
-            class_="trail",
-            aria_label="Breadcrumbs",
-        )
+
+@lru_cache(maxsize=1_000)
+def _trail(steps: tuple[tuple[str, str], ...]) -> Markup:
+    if not steps:
+        return NOTHING
+    return tag(
+        "nav",
+        tag("ol", (tag("li", tag("a", name(text), href=href)) for text, href in steps)),
+        class_="trail",
+        aria_label="Breadcrumbs",
+    )
 
 
+_SKIP: Final = tag("a", "Skip to content", class_="skip", href="#main")
 _MARK: Final = tag(
     "svg",
     tag("path", d="M3 7.5c2.2-2 4.4-2 6.5 0s4.3 2 6.5 0 4-1.8 5 -1", class_="m1"),

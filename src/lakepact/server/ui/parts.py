@@ -115,7 +115,12 @@ def pager(*, first: str | None, following: str | None, what: str = "Pages", note
 
 
 def tabs(entries: Iterable[tuple[str, str, bool]], *, label: str) -> Markup:
-    """Texts, addresses, and which one is shown."""
+    """Texts, which are words of ours and plain, addresses, and which one is shown."""
+    return _tabs(tuple(entries), label)
+
+
+@lru_cache(maxsize=1_000)
+def _tabs(entries: tuple[tuple[str, str, bool], ...], label: str) -> Markup:
     return tag(
         "nav",
         tag(
