@@ -44,13 +44,15 @@ class Look:
     async def read(self, *keys: Key) -> list[Cell]:
         if not self._together:
             return await self._cells.read(*keys)
-        *found, self._found = await self._cells.read(*keys, self._grants.key)
+        found = await self._cells.read(*keys, self._grants.key)
+        self._found = found.pop()
         return found
 
     async def read_again(self, *keys: Key) -> list[Cell]:
         if not self._together:
             return await self._cells.read_again(*keys)
-        *found, self._found = await self._cells.read_again(*keys, self._grants.key)
+        found = await self._cells.read_again(*keys, self._grants.key)
+        self._found = found.pop()
         return found
 
     @property

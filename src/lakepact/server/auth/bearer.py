@@ -163,7 +163,8 @@ class Bearers:
 
 def _key_of(header: bytes) -> bytes:
     """What a header is remembered by: one token is one entry, however much white space is put around it."""
-    if not (header[:7] == b"Bearer " and header[7:8] > b" " and header[-1] > _SPACE):
+    plain = header.startswith(b"Bearer ") and len(header) > 7 and header[7] > _SPACE and header[-1] > _SPACE
+    if not plain:
         scheme, _, sent = header.partition(b" ")
         header = b" ".join((scheme.capitalize(), sent.strip()))
     return hashlib.sha256(header).digest()

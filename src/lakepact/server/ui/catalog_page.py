@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from lakepact.catalog.errors import Forbidden
@@ -25,6 +26,9 @@ from lakepact.server.ui.window import Window
 from lakepact.server.ui.windows import Windows
 
 _IN_TREE: Final = 60
+_DRAWN: Final = 200
+"""Trees that are kept as they are shown: some kilobytes each, and there is one on every page of a table."""
+
 _LONGEST_SEARCH: Final = 200
 _MOST_RUNS: Final = 200
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -36,6 +40,7 @@ class CatalogPages:
         self._windows = windows
         self._links = links
         self._runs = runs
+        self._drawn = lru_cache(_DRAWN)(self._draw)
 
     async def warehouse(self, request: Request) -> Page:
         warehouse = request.params["warehouse"]
@@ -152,14 +157,16 @@ class CatalogPages:
 
     async def tree(self, window: Window, namespace: Sequence[str], current: Identifier | None = None) -> Markup:
         """The way down to a namespace, with its neighbours on every level; `current` is the table that is shown."""
-        warehouse = window.warehouse
         tree = await self._windows.trees.tree(window, namespace, _IN_TREE)
+        return self._drawn(window.warehouse, tree, tuple(namespace), current)
+
+    def _draw(self, warehouse: str, tree: Tree, namespace: tuple[str, ...], current: Identifier | None) -> Markup:
         return tag(
             "aside",
             tag(
                 "nav",
                 tag("a", name(warehouse), href=self._links.warehouse(warehouse), class_="root"),
-                self._branch(warehouse, tree, tuple(namespace), 0, current),
+                self._branch(warehouse, tree, namespace, 0, current),
             ),
             class_="tree",
             aria_label="Catalog tree",

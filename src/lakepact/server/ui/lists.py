@@ -54,8 +54,10 @@ class Leaves:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tree:
+    """One that was read; another one is another, whatever is in it."""
+
     levels: Sequence[Sequence[str]]
     """The namespaces of the root, then those below each level of the way down."""
 
