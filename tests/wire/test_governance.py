@@ -161,8 +161,8 @@ async def test_every_change_of_somebody_leaves_one_line(tmp_path: Path) -> None:
         ("eve", "updateTable", "refused", ["db.t"]),
         ("eve", "dropTable", "denied", ["db.t"]),
         ("eve", "beginTransaction", "applied", []),
-        ("eve", "updateTable", "applied", ["db.t"]),
-        ("eve", "commitTransaction", "applied", []),
+        ("eve", "updateTable", "staged", ["db.t"]),
+        ("eve", "publishTransaction", "applied", ["db.t"]),
     ]
     entries = trail(people.root)
     assert entries[3]["transaction-id"] == key
