@@ -339,6 +339,9 @@ def test_namespaces_and_tables_by_every_kind_of_name(lake: Lake, space: str) -> 
         lake.namespaces.create(odd)
     lake.namespaces.create(odd, exist_ok=True)
     assert lake.namespaces.list(space) == (odd,)
+    assert list(lake.namespaces.walk(space)) == [odd] and odd in lake.namespaces.walk()
+    with pytest.raises(NotFound):
+        list(lake.namespaces.walk((space, "nowhere")))
     lake.namespaces.update(odd, {"color": "blue"}, ["owner"])
     assert lake.namespaces.load(odd)["color"] == "blue"
     assert "owner" not in lake.namespaces.load(odd)

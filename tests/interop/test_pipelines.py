@@ -2,6 +2,8 @@
 
 What is new, streams and the example are in test_pipeline_positions.py, kills in test_pipeline_kills.py, the command in
 test_pipeline_command.py, projects of Spark's own in test_pipeline_projects.py.
+
+What is left is one file, for one Spark.
 """
 
 # Fixtures that come from a module beside look to ruff like names that are taken twice.

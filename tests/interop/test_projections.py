@@ -2,6 +2,8 @@
 
 Most of it goes by receipts of commits that never were, so that they can be lost, found, doubled and damaged at will.
 What the tables say of real commits is compared with what PyIceberg sees.
+
+One file, as all of it needs one Spark and one long past of receipts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Delta tables that delta-rs has written become tables of the catalog, and are compared with their logs."""
+"""Delta tables that delta-rs has written become tables of the catalog, and are compared with their logs.
+
+One file, as import, comparison and take-over are looked at on the same logs.
+"""
 
 from __future__ import annotations
 

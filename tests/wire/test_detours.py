@@ -1,4 +1,7 @@
-"""Rights on every way to a table but the straight one: by its id, in a transaction, between the lines of an answer."""
+"""Rights on every way to a table but the straight one: by its id, in a transaction, between the lines of an answer.
+
+One file, so that a new way can be held against all that are known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whatever becomes of receipts, the reconciler writes those that are missing, as they would have been."""
+"""Whatever becomes of receipts, the reconciler writes those that are missing, as they would have been.
+
+One file: every kind of change that leaves a receipt, and every way in which that can be missing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What one may do: roles, what they are held on, and what follows from them, as clients see it."""
+"""What one may do: roles, what they are held on, and what follows from them, as clients see it.
+
+One file, in which every kind of thing that a role is held on is met by every kind of request.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Ann may write in `db` and below, and read `half.plain`, `half.d` (Delta) and the namespace `outer.inner`. Everything
 else has a name that begins with `zz`, so that it is easy to look for, and was changed in every way that leaves a trace.
+
+One file, as every page is looked at with the same eyes.
 """
 
 from __future__ import annotations

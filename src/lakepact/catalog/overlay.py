@@ -6,6 +6,8 @@ that a client asks for become part of what the transaction depends on.
 
 A transaction that has ended refuses everything, with what became of it. After a commit its reads are still answered
 for a while, from what it wrote: engines are lazy.
+
+A long module, for it stands in for every operation of the catalog, and staging them is one mechanism.
 """
 
 from __future__ import annotations

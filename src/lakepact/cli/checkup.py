@@ -46,7 +46,7 @@ from lakepact.server.vending.delegation import Vendor
 from lakepact.server.vending.scope import Scope
 from lakepact.settings import Place, Settings, without_password
 from lakepact.stores import absent, open_blobs, open_store
-from lakepact.stores.urls import file_path, sqlite_path
+from lakepact.stores.urls import local_path
 from lakepact.this_user import this_user
 from lakepact.upkeep.restore import check_complete
 
@@ -235,14 +235,12 @@ def _nearest(path: Path) -> Path:
 
 def disks(settings: Settings) -> Iterator[Finding]:
     """Room where something is kept on this machine."""
-    paths: dict[str, Path] = {}
-    if settings.store.startswith("sqlite:"):
-        paths["store"] = sqlite_path(settings.store).absolute()
-    for name, url in {"store": settings.store, **{n: p.url for n, p in settings.places().items()}}.items():
-        if url.startswith("file:"):
-            paths[name] = file_path(url)
-    for name, path in paths.items():
-        there = _nearest(path)
+    urls = {"store": settings.store, **{name: place.url for name, place in settings.places().items()}}
+    for name, url in urls.items():
+        path = local_path(url)
+        if path is None:
+            continue
+        there = _nearest(path.absolute())
         free = shutil.disk_usage(there).free
         if free < _LITTLE_BYTES:
             yield odd(f"disk: {name}", f"{free >> 20} MiB are left at {there}", "Make room before it is full.")
@@ -252,8 +250,7 @@ def disks(settings: Settings) -> Iterator[Finding]:
 
 def readers(settings: Settings) -> Iterator[Finding]:
     """Whether others on this machine may read a store that lies on it."""
-    url = settings.store
-    path = sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
+    path = local_path(settings.store)
     if path is None or not os.path.exists(path):
         return
     path = path.absolute()

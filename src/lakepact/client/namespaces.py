@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from lakepact.client.caller import Caller
@@ -24,17 +25,12 @@ class Namespaces:
         return tuple(tuple(levels) for levels in answer["namespaces"])
 
     def walk(self, parent: Name | None = None) -> Iterator[Identifier]:
-        """All namespaces below `parent`, or all there are; each before those in it."""
-        try:
-            below = self.list(parent)
-        except NotFound:
-            # It was there when it was listed.
-            if parent is None:
-                raise
-            return
-        for one in below:
+        """All namespaces below `parent`, or all there are; each before those in it. Raises `NotFound`."""
+        for one in self.list(parent):
             yield one
-            yield from self.walk(one)
+            # It may have gone since it was listed.
+            with suppress(NotFound):
+                yield from self.walk(one)
 
     def create(self, name: Name, properties: Mapping[str, str] | None = None, *, exist_ok: bool = False) -> None:
         """Create a namespace. With `exist_ok` one that is there already is left as it is."""

@@ -72,12 +72,13 @@ class TokenInFile:
             seen = (found.st_mtime_ns, found.st_size, found.st_ino)
             if self._read is None or self._read[0] != seen:
                 with self._path.open(encoding="utf-8") as file:
-                    self._read = (seen, file.read(_MOST_BYTES).strip())
+                    text = file.read(_MOST_BYTES).strip()
+                self._read = (seen, _checked(text, f"the token in {self._path}"))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidSetting(f"the token cannot be read from {self._path}: {_said(error)}") from None
         if not self._read[1]:
             raise InvalidSetting(f"there is no token in {self._path}")
-        return _checked(self._read[1], f"the token in {self._path}")
+        return self._read[1]
 
     def newer_than(self, used: str) -> str | None:
         text = self.current()

@@ -76,10 +76,15 @@ async def open_store(
         raise
 
 
+def local_path(url: str) -> Path | None:
+    """The file or folder that a URL names on this machine. None: it is elsewhere."""
+    return sqlite_path(url) if url.startswith("sqlite:") else file_path(url) if url.startswith("file:") else None
+
+
 def absent(url: str) -> Path | None:
     """The file or folder of a store on this machine that is not there: opening it would make a new one."""
     scheme = _scheme(url, _STORE_FORMS)
-    path = sqlite_path(url) if scheme == "sqlite" else file_path(url) if scheme == "file" else None
+    path = local_path(url)
     if path is None:
         return None
     try:
@@ -89,7 +94,7 @@ def absent(url: str) -> Path | None:
     except OSError:
         # Perhaps it is there. Whoever opens it will hear what is in the way.
         return None
-    # A file of SQLite has its first page before it has a name for us: an empty one was made by something else.
+    # An empty file is no store yet: whoever makes one writes to it at once.
     return path if scheme == "sqlite" and size == 0 else None
 
 

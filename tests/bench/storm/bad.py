@@ -2,6 +2,8 @@
 
 Each kind says which answers are right. What would change something if it were taken seriously carries `MARK`, and the
 end of the storm looks for it everywhere.
+
+As long as the list of what people send.
 """
 
 from __future__ import annotations
