@@ -102,11 +102,14 @@ def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], N
         _log.info("the server serves", **where, workers=settings.workers, pid=os.getpid())
         ready()
 
-    if settings.workers == 1:
-        serve(settings, bound, ready=serves)
-    else:
-        Supervisor(settings, bound, serves).run()
-    _log.info("the server has stopped", **where)
+    try:
+        if settings.workers == 1:
+            serve(settings, bound, ready=serves)
+        else:
+            Supervisor(settings, bound, serves).run()
+        _log.info("the server has stopped", **where)
+    finally:
+        logs.flush()
 
 
 def serve(settings: Settings, bound: socket.socket, *, ready: Callable[[], None], lifeline: int | None = None) -> None:
