@@ -220,6 +220,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             shutdown=shutdown,
             admit=admit or auth.guard.admit,
             refuse=None if site is None else site.refused,
+            draining=draining,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from lakepact.access import ANYONE, Principal
+from lakepact.server.health import Draining
 from lakepact.server.http import Headers, Request, Response, error_of, error_response, headers_of
 from lakepact.server.metrics import UNMATCHED, Metrics
 from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
@@ -94,8 +95,10 @@ class Application:
         shutdown: Hook | None = None,
         admit: Admit | None = None,
         refuse: Refuse | None = None,
+        draining: Draining | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._draining = draining or Draining()
         self._refuse = refuse
         self._admit = admit
         self._router = router
@@ -303,6 +306,8 @@ class Application:
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
+        if self._draining.asked:
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
