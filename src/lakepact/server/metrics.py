@@ -189,6 +189,17 @@ class Metrics:
             "Entries of the audit trail given up because the warehouse did not take them for too long.",
             registry=self.registry,
         )
+        self._connections = Gauge(
+            "lakepact_connections",
+            "HTTP connections that are open now.",
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+        self._connections_limited = Counter(
+            "lakepact_connections_limited",
+            "Times that a new connection was one too many: the longest idle one was closed, or the new one refused.",
+            registry=self.registry,
+        )
         self._event_loop_pause = Gauge(
             "lakepact_event_loop_longest_pause_seconds",
             "The longest time in the last one to two minutes for which the event loop of a process did not run.",
@@ -280,6 +291,12 @@ class Metrics:
 
     def audit_lost(self) -> None:
         self._audit_lost.inc()
+
+    def connections(self, count: int) -> None:
+        self._connections.set(count)
+
+    def connection_limited(self) -> None:
+        self._connections_limited.inc()
 
     def event_loop_paused(self, longest_s: float) -> None:
         self._event_loop_pause.set(longest_s)

@@ -26,6 +26,7 @@ from lakepact import __version__
 from lakepact.errors import InvalidSetting
 from lakepact.server import logs
 from lakepact.server.app import Service, build
+from lakepact.server.connections import Connections, backlog_within, connections_within, raise_file_limit
 from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
 from lakepact.server.supervisor import Supervisor
@@ -34,6 +35,9 @@ from lakepact.settings import Settings
 
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep an idle connection: a server that hangs up first may hang up on a request on its way."""
+
+FIRST_REQUEST_S: Final = 20
+"""How long a connection may be open without having sent anything. Browsers open some ahead of time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -155,9 +159,18 @@ async def _serve(
 
 def _config(settings: Settings, service: Service) -> uvicorn.Config:
     tls = service.tls
+    files = raise_file_limit()
+    connections = Connections(
+        connections_within(files),
+        on_count=service.metrics.connections,
+        on_limited=service.metrics.connection_limited,
+    )
     return uvicorn.Config(
         service.asgi,
-        http=heads_within(settings.max_head_bytes, settings.request_deadline_s, idle_s=KEEP_ALIVE_S),
+        http=heads_within(
+            settings.max_head_bytes, settings.request_deadline_s, idle_s=FIRST_REQUEST_S, connections=connections
+        ),
+        backlog=backlog_within(files),
         ws="none",
         lifespan="on",
         interface="asgi3",
