@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ from lakepact.server.app import Service, build
 from lakepact.server.connections import Connections, backlog_within, connections_within, raise_file_limit
 from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
+from lakepact.server.metrics import Metrics
 from lakepact.server.supervisor import Supervisor
 from lakepact.server.watchdog import Watchdog
 from lakepact.settings import Settings
+from lakepact.stores.pools import register_threads
 
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep an idle connection: a server that hangs up first may hang up on a request on its way."""
@@ -144,8 +147,12 @@ async def _serve(
     lifeline: int | None,
     heartbeat: int | None,
 ) -> None:
+    # As the default, with a name of its own under which it is measured.
+    threads = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="lakepact-threads")
+    register_threads("threads", threads)
+    asyncio.get_running_loop().set_default_executor(threads)
     service = await build(settings)
-    watchdog = Watchdog(settings.watchdog_s, on_pause=service.metrics.event_loop_paused, heartbeat=heartbeat)
+    watchdog = Watchdog(settings.watchdog_s, on_beat=partial(_sample, service.metrics), heartbeat=heartbeat)
     watchdog.start()
     try:
         server = _Server(_config(settings, service), service, ready, lame_duck_s=settings.lame_duck_s)
@@ -155,6 +162,11 @@ async def _serve(
     finally:
         await service.close()
         watchdog.stop()
+
+
+def _sample(metrics: Metrics, longest_pause_s: float) -> None:
+    metrics.event_loop_paused(longest_pause_s)
+    metrics.pools()
 
 
 def _config(settings: Settings, service: Service) -> uvicorn.Config:

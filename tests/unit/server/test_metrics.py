@@ -15,7 +15,9 @@ from lakepact.server.request_counts import CountedHere, CountedInFiles
 def documented(root: Path) -> dict[str, tuple[str, str, str]]:
     """Metric -> (kind, labels, meaning), from the table in the docs."""
     section = (root / "docs" / "operations.md").read_text().split("### Metrics", 1)[1].split("\n## ", 1)[0]
-    rows = re.findall(r"^\| `((?:lakepact|multi_table)_[a-z_]+)` \| (\w+) \| (.*?) \| (.+?) \|$", section, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `((?:lakepact|multi_table|process)_[a-z_]+)` \| (\w+) \| (.*?) \| (.+?) \|$", section, re.MULTILINE
+    )
     return {name: (kind, labels, meaning) for name, kind, labels, meaning in rows}
 
 
