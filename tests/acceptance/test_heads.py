@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 LIMIT = 8_192
 
@@ -24,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def connected(server: Server) -> socket.socket:
     place = urlsplit(server.url)
     assert place.hostname is not None and place.port is not None
-    return socket.create_connection((place.hostname, place.port), timeout=60)
+    return socket.create_connection((place.hostname, place.port), timeout=PATIENCE_S)
 
 
 def until_closed(connection: socket.socket) -> bytes:

@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from lakepact.settings import Settings
-
-pytestmark = pytest.mark.timeout(300)
 
 _BLOCK: Final = re.compile(
     r"(?:^`(?P<file>[\w.]+)`:\n\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_WITHIN_S: Final = 240.0
+_WITHIN_S: Final = 1_000.0
 _MARK: Final = "---- the next block ----"
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ class Api:
             self.url + path, data, {"Content-Type": "application/json", **headers}, method=method
         )
         try:
-            with _OPENER.open(request, timeout=60) as answer:
+            with _OPENER.open(request, timeout=PATIENCE_S) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:

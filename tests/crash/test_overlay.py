@@ -33,6 +33,7 @@ from tests.crash.server_tables import (
 )
 from tests.crash.test_server import LEFT, RIGHT, Victims, opened, table
 from tests.support.asgi_client import Answer, AsgiClient
+from tests.support.waiting import wait_until_async
 
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
 MORE_POINTS_THAN_ANY_TRANSACTION_HAS = 3_000
@@ -203,12 +204,14 @@ async def _check_refused(client: AsgiClient, job: Job) -> None:
 
 async def _until_answered(client: AsgiClient, one: dict[str, Any]) -> Answer:
     """A 503 is no answer: it says that nothing has happened yet."""
-    for _ in range(100):
+
+    async def attempt() -> Answer | None:
         answer = await client.send(one["method"], one["path"], json=one["body"], headers=one["headers"])
-        if answer.status != 503:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError("the server kept saying 503")
+        return None if answer.status == 503 else answer
+
+    answer = await wait_until_async(attempt, "the server keeps answering 503")
+    assert answer is not None
+    return answer
 
 
 def audit_receipts(run: Run) -> None:

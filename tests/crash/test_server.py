@@ -45,10 +45,10 @@ from tests.crash.server_tables import (
 from tests.support.asgi_client import Answer, AsgiClient
 from tests.support.postgres import running_postgres
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S, wait_until_async
 
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
-RECEIPTS_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def audit_receipts(warehouse: Path, sent: list[Sent], chains: dict[str, list[str
     """Upkeep runs in the server, every second. What it has to come to is known from the tables' own files."""
     expected = {commit_key(location): location for chain in chains.values() for location in chain}
     changing = {one.key for one in sent if one.status < 300}
-    until = time.monotonic() + RECEIPTS_WITHIN_S
+    until = time.monotonic() + PATIENCE_S
     while True:
         receipts = receipts_in(warehouse)
         told = {receipt["transaction-id"] for receipt in receipts.values()}
@@ -242,7 +242,7 @@ class Victims:
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE_S)
         self._process.stdout.close()
 
 
@@ -355,12 +355,14 @@ async def _audit_point(settings: dict[str, Any], job: dict[str, Any], number: in
 
 async def _until_answered(client: AsgiClient, job: dict[str, Any]) -> Answer:
     """A 503 is no answer: it says that nothing has happened yet."""
-    for _ in range(100):
+
+    async def attempt() -> Answer | None:
         answer = await client.send(job["method"], job["path"], json=job["body"], headers=job["headers"])
-        if answer.status != 503:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError("the server kept saying 503")
+        return None if answer.status == 503 else answer
+
+    answer = await wait_until_async(attempt, "the server keeps answering 503")
+    assert answer is not None
+    return answer
 
 
 # --- answers that were lost: the same request comes again, without a key, later ---

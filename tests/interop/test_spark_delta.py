@@ -14,8 +14,6 @@ from lakepact.errors import InvalidRequest
 from lakepact.spark.errors import UnsupportedFormat
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def pact(lake: Lake) -> lp.SparkLake:

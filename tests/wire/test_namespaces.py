@@ -157,7 +157,6 @@ async def test_a_refused_drop_leaves_the_namespace_as_it_was(wire: Wire) -> None
     await wire.table("u")
 
 
-@pytest.mark.timeout(120)
 async def test_a_drop_that_races_a_creation_never_leaves_an_orphan(anywhere: Wire) -> None:
     """Whichever wins, a table that was created is in a namespace that is there."""
     won = {"created": 0, "dropped": 0}

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from lakepact.stores import open_store
+from tests.support.waiting import PATIENCE_S
 from tests.wire.overlays import Overlaid, batch, begin, furnish, head, properties, rename
 from tests.wire.test_receipts import receipts
 from tests.wire.world import (
@@ -513,8 +514,8 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
     await furnish(anywhere, "t")
     short = await begin(anywhere, ttl_seconds=0.2)
     await short.commit(append(1))
-    kept = await begin(anywhere, ttl_seconds=0.2)
-    renewed = await kept.do("renew", {"ttl-seconds": 60})
+    kept = await begin(anywhere, ttl_seconds=600)
+    renewed = await kept.do("renew", {"ttl-seconds": 1_200})
     assert renewed.json()["expires-at"] > kept.begun["expires-at"]
     await _expired(short)
     for answer in (
@@ -531,7 +532,7 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
 
 
 async def _expired(tx: Overlaid) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await tx.get(table_path())).status == 200:
             await asyncio.sleep(0.02)
 
