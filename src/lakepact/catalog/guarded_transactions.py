@@ -29,8 +29,9 @@ from lakepact.catalog.needs import (
 )
 from lakepact.catalog.overlay import PRINCIPAL, Overlay
 from lakepact.catalog.places import Places
-from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
 from lakepact.catalog.publishing_rights import publishing_rights
+from lakepact.catalog.runs import Sees
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.work import Call, Done, Draft, key_reused
@@ -112,8 +113,15 @@ class GuardedTransactions(Transactions):
     async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
         return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
 
-    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
-        await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report))
+    async def report(
+        self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True
+    ) -> None:
+        rights = (await self._guard.now(self._guard.catalog)).rights
+
+        def visible(pointer: Pointer) -> bool:
+            return rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None and sees(pointer)
+
+        await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report, visible))
 
     async def prepare(self, call: Call) -> TransactionRecord:
         named: list[Need] = []
@@ -264,7 +272,7 @@ class EditCheck(PlanCheck):
                     pointer.metadata_location, await parts.files.raw(pointer.metadata_location)
                 )
                 with self.judging():
-                    places.check_document(pointer, base, after)
+                    places.check_published(pointer, base, after)
 
 
 def _of_edit(edit: TableEdit) -> Need:

@@ -135,7 +135,7 @@ class Namespaces:
     def _check_properties(self, properties: Mapping[str, str]) -> None:
         check_properties(properties)
         if "location" in properties:
-            self._warehouse.blob_name(properties["location"], "the namespace's location")
+            self._warehouse.check_location(properties["location"], "the namespace's location")
 
 
 async def children_of(keys: Keys, scan: Scan, namespace: Sequence[str]) -> AsyncIterator[Key]:

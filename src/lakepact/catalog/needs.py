@@ -102,6 +102,10 @@ class Asking:
             namespace = await namespace_now(self.store, self.keys, pointer)
         return self.rights.on_thing(namespace, scope_of(pointer))
 
+    def sees(self, pointer: Pointer) -> bool:
+        """Whether the principal may see this table or view, where it is for everybody."""
+        return self.rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None
+
     async def sees_namespace(self, levels: tuple[str, ...]) -> bool:
         """Whether anything in it may be seen."""
         rights = self.rights

@@ -300,7 +300,8 @@ class Publisher:
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
-        await self._conditions.secure(sealed, writes, reads)
+        sees = call.judge.sees if call.judge is not None else lambda pointer: True
+        await self._conditions.secure(sealed, writes, reads, sees)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
