@@ -64,6 +64,13 @@ class Warehouse:
         """Whether this lies below the root, whatever else is to be said of it."""
         return _canonical(location).startswith(self._inside)
 
+    def contains(self, location: str) -> bool:
+        """Whether the location is the root of this warehouse, or below it. What is no location is not."""
+        try:
+            return f"{_canonical(location).rstrip('/')}/".startswith(self._inside)
+        except BadRequest:
+            return False
+
     def blob_name(self, location: str, what: str = "location") -> str:
         """The name of the file or folder at this location, relative to the root. Outside is refused."""
         place = _canonical(location)

@@ -346,6 +346,7 @@ def _request(
         id=request_id,
         principal=principal,
         address=client[0] if client else "",
+        inside=match.inside,
     )
 
 

@@ -44,7 +44,7 @@ class BadQuery(InvalidRequest):
 class Request:
     method: str
     raw_path: str
-    """The path as it came, still percent-encoded, below the base path."""
+    """The path as it was sent, still percent-encoded, below the base path and below a transaction's base URI."""
 
     params: Mapping[str, str]
     """What the route's template names, decoded: one text for one segment, slashes included."""
@@ -63,6 +63,9 @@ class Request:
 
     address: str = ""
     """Where it came from: a client, or the proxy in front of us."""
+
+    inside: str | None = None
+    """The transaction whose base URI it was sent to: `<warehouse>@<id>`, or `<id>` for the default warehouse."""
 
     @property
     def query(self) -> Mapping[str, str]:
