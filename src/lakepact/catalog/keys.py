@@ -16,6 +16,7 @@
     lakepact/grants/<account>/everywhere      who may do what in all warehouses of an account
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
     <warehouse>/rows-read/<uuid>              never there: an open transaction that has looked at it has read the rows
+    <warehouse>/head-read/<uuid>              never there: an open transaction that has looked at it has loaded the table
                                               of this Delta table
 
 A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
@@ -80,6 +81,10 @@ class Keys:
     def rows_read(self, uuid: str) -> Key:
         return key_of(self._warehouse, "rows-read", uuid)
 
+    def head_read(self, uuid: str) -> Key:
+        """Marks, in the read set of a transaction, that a Delta table was loaded, with its files or without."""
+        return key_of(self._warehouse, "head-read", uuid)
+
     def governance(self, uuid: str) -> Key:
         return key_of(self._warehouse, "governance", uuid)
 
@@ -122,7 +127,7 @@ CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})
 """The families whose cells are what users change. The others follow from them."""
 
 
-INSIDE_ONLY: Final = frozenset({"answers", "rows-read"})
+INSIDE_ONLY: Final = frozenset({"answers", "rows-read", "head-read"})
 """The families that mean something inside an open transaction only. They are no part of what it publishes."""
 
 
