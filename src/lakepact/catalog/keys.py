@@ -16,8 +16,9 @@
     lakepact/grants/<account>/everywhere      who may do what in all warehouses of an account
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
     <warehouse>/rows-read/<uuid>              never there: an open transaction that has looked at it has read the rows
-    <warehouse>/head-read/<uuid>              never there: an open transaction that has looked at it has loaded the table
                                               of this Delta table
+    <warehouse>/head-read/<uuid>              never there: an open transaction that has looked at it has loaded this
+                                              Delta table, with its files or without
 
 A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
 """

@@ -342,9 +342,7 @@ class Publisher:
                 times.append((await self._parts.files.table(location)).document["last-updated-ms"])
         return max(times)
 
-    async def _write(
-        self, call: Call, draft: Draft, sealed: Transaction, write: Write, current: Cell | None
-    ) -> Write:
+    async def _write(self, call: Call, draft: Draft, sealed: Transaction, write: Write, current: Cell | None) -> Write:
         """Return the write that is committed. `current` is the cell's newer content, if it has moved."""
         if write.value is not None and family_of(write.key) == DELTA_CELLS and STAGED in write.value:
             return await self._write_delta(draft, sealed, write, current)
@@ -469,9 +467,7 @@ def _can_rebase(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation)
     return key in notes and bool(notes[key].commits)
 
 
-def _rebase_conflict(
-    staged: Pointer, write: Write, current: Cell, why: str, parts: Sequence[str] = ()
-) -> CommitFailed:
+def _rebase_conflict(staged: Pointer, write: Write, current: Cell, why: str, parts: Sequence[str] = ()) -> CommitFailed:
     """The refusal of changes of one table that cannot be applied to its newer version."""
     conflict: JsonObject = {
         "cell": write.key,

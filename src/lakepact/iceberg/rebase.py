@@ -18,7 +18,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.parse import Update
 
 Part: TypeAlias = tuple[str, Any]
-"""A field of the metadata, and the entry of it that counts: a property's name, a snapshot's id. None: the whole field."""
+"""A field of the metadata, and the entry of it: a property's name, a snapshot's id. None: the whole field."""
 
 _SCHEMAS: Final = ("schemas", "current-schema-id", "last-column-id")
 _SPECS: Final = ("partition-specs", "default-spec-id", "last-partition-id")
