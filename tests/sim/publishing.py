@@ -166,7 +166,7 @@ class World:
 
     async def _create(self, catalog: Operations, table: str, properties: Mapping[str, str]) -> None:
         # The id comes from the seed: a run is the same every time.
-        updates = [
+        updates: list[Mapping[str, Any]] = [
             {"action": "assign-uuid", "uuid": str(uuid.UUID(int=self.random.getrandbits(128), version=4))},
             {"action": "upgrade-format-version", "format-version": 2},
             {"action": "add-schema", "schema": SCHEMA},
@@ -245,10 +245,8 @@ class World:
         for table in TABLES:
             found = await self._properties(self.servers[-1], table)
             if int(found["n"]) != self.increments[table]:
-                raise PromiseBroken(
-                    "P2",
-                    f"{self.increments[table]} increments of {table} were acknowledged, its counter is {found['n']}",
-                )
+                acknowledged = self.increments[table]
+                raise PromiseBroken("P2", f"{acknowledged} increments of {table} acknowledged, {found['n']} counted")
             if int(found["x"]) + int(found["y"]) > LIMIT:
                 raise PromiseBroken("P4", f"{table}: x={found['x']}, y={found['y']}, the limit is {LIMIT}")
 
