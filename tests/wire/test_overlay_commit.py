@@ -448,7 +448,7 @@ async def test_metadata_that_fits_no_longer_is_a_conflict_and_not_a_bad_request(
     await furnish(wire, "t")
     tx = await begin(wire, isolation="snapshot")
     spec = {"fields": [{"source-id": 3, "transform": "identity", "name": "p"}]}
-    update = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
+    update: list[Json] = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
     assert (await tx.commit(update)).status == 200
     narrow = {**SCHEMA, "fields": SCHEMA["fields"][:2]}
     dropped: list[Json] = [

@@ -15,12 +15,10 @@ from lakepact.catalog.sight import in_sight, seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
-from lakepact.kernel.identity import parse_transaction_id
-from lakepact.server.http import Request, Response
+from lakepact.server.http import KEY_HEADER, Request, Response, idempotency_key
 from lakepact.server.rest.errors import NoSuchWarehouse
 from lakepact.server.routing import Handler
 
-KEY_HEADER: Final = "Idempotency-Key"
 TRANSACTION: Final = "X-Lakepact-Transaction"
 UNIT_SEPARATOR: Final = "%1F"
 _LONGEST_AT_HAND: Final = 512
@@ -143,8 +141,7 @@ class Door:
         key = request.header(KEY_HEADER)
         if key is None:
             return Call(scope.new_id(), operation, source=source)
-        if len(key) != 36:
-            raise InvalidRequest(f"{KEY_HEADER} {key[:80]!r} is not a UUIDv7 of 36 characters; generate one a request")
+        transaction_id = idempotency_key(key)
         hashed = request_hash(
             scope={
                 "warehouse": scope.warehouse.name,
@@ -155,9 +152,10 @@ class Door:
             path=self._path(request),
             query=request.query,
             body=body,
+            hashed_body=request.hashed(body),
         )
         return Call(
-            parse_transaction_id(key),
+            transaction_id,
             operation,
             keyed=True,
             request_hash=hashed,
