@@ -269,6 +269,13 @@ class Settings(BaseSettings):
     request_deadline_s: float = Field(
         default=30.0, description="How long one request may take.", gt=0, allow_inf_nan=False
     )
+    lame_duck_s: float = Field(
+        default=5.0,
+        description="How long a server still serves after SIGTERM, not ready, before it accepts no more connections.",
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+    )
     multi_table_transactions: bool = Field(
         default=True, description="Whether one commit may change several tables. Without it that is 406."
     )

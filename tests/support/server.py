@@ -75,7 +75,8 @@ def running_server(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            # No lame-duck phase: no test waits for a load balancer unless it says so.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "LAKEPACT_LAME_DUCK_S": "0", **(env or {})},
         )
     guard = subprocess.Popen(["sh", "-c", _GUARD, "guard", str(process.pid)], stdin=subprocess.PIPE)
     try:

@@ -30,13 +30,13 @@ from lakepact.extras import how_to_install
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.server import logs
 from lakepact.server.asgi import Admit, Application
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.auth.wiring import Auth, auth_of
 from lakepact.server.catalog_watch import CatalogWatch
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
-from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
@@ -220,6 +220,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             shutdown=shutdown,
             admit=admit or auth.guard.admit,
             refuse=None if site is None else site.refused,
+            draining=draining,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None
@@ -422,6 +423,8 @@ def _grpc(
     tls: Certificate | None,
 ) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
+    # gRPC's core prints to standard error from the threads that serve calls, and would block with it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from lakepact.server.grpc.server import GrpcServer
         from lakepact.server.grpc.service import TransactionsService
@@ -442,7 +445,7 @@ def _grpc(
 
 
 def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None]:
-    line = RequestLines(opened.settings.log_level)
+    line = logs.RequestLines(opened.settings.log_level)
     return line if opened.tracing is None else opened.tracing.described(line)
 
 
@@ -463,6 +466,7 @@ def _memory(url: str) -> bool:
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = SystemClock(), SystemRng(), AsyncioTasks(), Metrics()
+    logs.count_dropped(metrics.log_lines_dropped)
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.

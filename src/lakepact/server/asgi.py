@@ -27,6 +27,7 @@ from lakepact.catalog.idempotency import hash_body
 from lakepact.errors import InvalidRequest, OutOfMemory
 from lakepact.limits import LARGE_INPUT_BYTES, LimitExceeded
 from lakepact.runtime import off_loop
+from lakepact.server.health import Draining
 from lakepact.server.http import (
     KEY_HEADER,
     Headers,
@@ -112,8 +113,10 @@ class Application:
         shutdown: Hook | None = None,
         admit: Admit | None = None,
         refuse: Refuse | None = None,
+        draining: Draining | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._draining = draining or Draining()
         self._refuse = refuse
         self._admit = admit
         self._router = router
@@ -326,6 +329,8 @@ class Application:
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
+        if self._draining.asked:
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

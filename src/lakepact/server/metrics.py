@@ -189,6 +189,11 @@ class Metrics:
             "Entries of the audit trail given up because the warehouse did not take them for too long.",
             registry=self.registry,
         )
+        self._log_lines_dropped = Counter(
+            "lakepact_log_lines_dropped",
+            "Log lines dropped because standard error could not be written or its reader was too slow.",
+            registry=self.registry,
+        )
 
     def operations_are(self, operations: Iterable[str]) -> None:
         """These are all that will ever be counted, beside `unmatched`."""
@@ -269,6 +274,9 @@ class Metrics:
 
     def audit_lost(self) -> None:
         self._audit_lost.inc()
+
+    def log_lines_dropped(self, lines: int) -> None:
+        self._log_lines_dropped.inc(lines)
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""

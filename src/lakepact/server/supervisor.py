@@ -1,9 +1,10 @@
 """Several processes behind one socket. The socket is bound once, here, and every worker accepts from it.
 
 A worker that dies is started again, after a pause that grows while workers die young; a worker that cannot even start,
-while none has ever served, ends it all with its own error. SIGTERM and SIGINT are passed on, and the workers are waited
-for: each finishes what it has under way. If the supervisor is killed, the workers see the end of their standard input
-and stop by themselves.
+while none has ever served, ends it all with its own error. SIGTERM and SIGINT are passed on, each as often as it comes,
+and the workers are waited for: each goes through the phases of a stop (`run.py`). The supervisor closes its copy of the
+socket at once, so that the socket is closed when the last worker has stopped accepting. If the supervisor is killed,
+the workers see the end of their standard input and stop by themselves.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ class Supervisor:
     ready: Callable[[], None]
     _workers: list[_Worker] = field(default_factory=list)
     _stopping: bool = False
+    _signal: int = signal.SIGINT
+    """The signal that began the stop. An error of the supervisor itself stops without a lame-duck phase."""
+
     _announced: bool = False
     _young_deaths: int = 0
     _start_at_s: float = 0.0
@@ -95,11 +99,16 @@ class Supervisor:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _asked(self, number: int, _: object) -> None:
-        if self._stopping and number == signal.SIGINT:
-            # Somebody does not want to wait.
-            for worker in self._workers:
-                worker.process.send_signal(number)
-        self._stopping = True
+        # No logging here: the handler may have interrupted a log call.
+        if self._stopping:
+            self._signal_workers(number)
+        else:
+            self._stopping, self._signal = True, number
+
+    def _signal_workers(self, number: int) -> None:
+        for worker in self._workers:
+            # A worker that does not serve yet has no handlers: SIGINT would leave a traceback.
+            worker.process.send_signal(number if worker.ready else signal.SIGTERM)
 
     def _passed_on(self, number: int, _: object) -> None:
         """What is logged is every worker's own matter. One that is not ready yet would die of it."""
@@ -171,9 +180,9 @@ class Supervisor:
     def _stop(self) -> None:
         self._stopping = True
         _log.info("the workers are asked to stop", workers=len(self._workers))
-        for worker in self._workers:
-            worker.process.terminate()
-        until_s = time.monotonic() + self.settings.request_deadline_s + _STOP_WITHIN_S
+        self._signal_workers(self._signal)
+        self.bound.close()
+        until_s = time.monotonic() + self.settings.lame_duck_s + self.settings.request_deadline_s + _STOP_WITHIN_S
         for worker in self._workers:
             try:
                 worker.process.wait(max(0.0, until_s - time.monotonic()))

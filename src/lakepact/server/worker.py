@@ -10,18 +10,23 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import traceback
 from typing import Any
 
 import orjson
+import structlog
 
 from lakepact.errors import LakepactError
+from lakepact.server import logs
 from lakepact.server.run import serve
 from lakepact.settings import Settings
+
+_log = structlog.get_logger(__name__)
 
 
 def main() -> None:
     code = 1
+    logs.open_standard_streams()
+    logs.configure("info")
     try:
         # Not sys.stdin: what it reads ahead, nobody else would see.
         settings = Settings.model_validate_json(_line(0))
@@ -30,9 +35,9 @@ def main() -> None:
         code = 0
     except LakepactError as error:
         _say({"error": {"type": error.type, "message": str(error)}})
-    except BaseException:
-        traceback.print_exc()
-    sys.stderr.flush()
+    except BaseException as error:
+        _log.error("the worker failed", exc_info=error)
+    logs.flush()
     # As the `lakepact` command does: some libraries' threads do not survive Python's own goodbye.
     os._exit(code)
 
