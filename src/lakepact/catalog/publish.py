@@ -152,6 +152,9 @@ class Publisher:
             sealed = await self._parts.store.seal(call.transaction_id)
         except (WrongState, TransactionNotFound) as error:
             raise closed(call.transaction_id, await self._parts.store.lookup(call.transaction_id)) from error
+        if keep and call.judge is not None:
+            # What is written was judged before. What was only read is held as well, and keeps its owners from it.
+            await call.judge.check_held([*(read.key for read in sealed.reads), *(one.key for one in sealed.writes)])
         moved: dict[Key, Cell] = {}
         rows = PlannedRows(self._parts.rows, sealed.id, sealed.request_hash, discards=False)
         for attempt in range(_ATTEMPTS):
