@@ -28,7 +28,7 @@ from lakepact.catalog.delta_steps import (
     noted,
     staged_steps,
 )
-from lakepact.catalog.errors import CommitFailed, NotFound, Refusal, refusal_of
+from lakepact.catalog.errors import CommitFailed, MissingFile, Refusal, refusal_of
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
@@ -408,7 +408,10 @@ class Publisher:
         newer = (await self._parts.files.of(pointer)).document
         try:
             base = (await self._parts.files.table(note.base_location)).document
-        except NotFound:
+        except MissingFile:
+            if any(one["metadata-file"] == note.base_location for one in newer.get("metadata-log") or ()):
+                raise
+            # The table deletes its old metadata files, and this one has fallen off its log.
             why = f"the version it was changed on ({note.base_location}) was deleted, so the two cannot be compared"
             raise _rebase_conflict(staged, write, current, why) from None
         metadata = newer
