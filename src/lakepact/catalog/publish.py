@@ -28,7 +28,7 @@ from lakepact.catalog.delta_steps import (
     noted,
     staged_steps,
 )
-from lakepact.catalog.errors import CommitFailed, NotFound, Refusal, refusal_of
+from lakepact.catalog.errors import CommitFailed, MissingFile, Refusal, refusal_of
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
@@ -152,6 +152,9 @@ class Publisher:
             sealed = await self._parts.store.seal(call.transaction_id)
         except (WrongState, TransactionNotFound) as error:
             raise closed(call.transaction_id, await self._parts.store.lookup(call.transaction_id)) from error
+        if keep and call.judge is not None:
+            # What is written was judged before. What was only read is held as well, and keeps its owners from it.
+            await call.judge.check_held([*(read.key for read in sealed.reads), *(one.key for one in sealed.writes)])
         moved: dict[Key, Cell] = {}
         rows = PlannedRows(self._parts.rows, sealed.id, sealed.request_hash, discards=False)
         for attempt in range(_ATTEMPTS):
@@ -406,7 +409,10 @@ class Publisher:
         newer = (await self._parts.files.of(pointer)).document
         try:
             base = (await self._parts.files.table(note.base_location)).document
-        except NotFound:
+        except MissingFile:
+            if any(one["metadata-file"] == note.base_location for one in newer.get("metadata-log") or ()):
+                raise
+            # The table deletes its old metadata files, and this one has fallen off its log.
             why = f"the version it was changed on ({note.base_location}) was deleted, so the two cannot be compared"
             raise _rebase_conflict(staged, write, current, why) from None
         metadata = newer

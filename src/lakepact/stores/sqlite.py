@@ -268,7 +268,8 @@ class SqliteCells:
 
         def job(work: Work) -> TransactionRecord:
             now_ms = self._clock.now_ms()
-            return sqlite_staging.renew(work, checked_id, now_ms + ttl_ms, now_ms)
+            prepared_ms = int(self._settings.prepared_s * 1000)
+            return sqlite_staging.renew(work, checked_id, ttl_ms, prepared_ms, now_ms)
 
         return await self._writer.submit(job, checked_id)
 

@@ -21,7 +21,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
+from lakepact.catalog.errors import AnswerLost, Forbidden, MissingFile, NotFound, Refusal
 from lakepact.catalog.overlay import ClosedTransaction
 from lakepact.errors import (
     Contended,
@@ -101,6 +101,10 @@ def _code(error: Exception) -> grpc.StatusCode:
             return _BY_HTTP.get(error.code, grpc.StatusCode.INVALID_ARGUMENT)
         case InvalidRequest():
             return grpc.StatusCode.INVALID_ARGUMENT
+        case MissingFile():
+            return grpc.StatusCode.INTERNAL
+        case NotFound():
+            return grpc.StatusCode.NOT_FOUND
         case Forbidden():
             return grpc.StatusCode.PERMISSION_DENIED
         case TransactionNotFound():
