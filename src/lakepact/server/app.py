@@ -107,6 +107,7 @@ class Service:
 
     catalogs: Mapping[str, Catalog]
     trail: AuditTrail
+    metrics: Metrics
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -228,7 +229,9 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call, tls)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, stack.pop_all())
+        return Service(
+            asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, opened.metrics, stack.pop_all()
+        )
     raise AssertionError("unreachable")
 
 

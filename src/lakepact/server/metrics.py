@@ -189,6 +189,12 @@ class Metrics:
             "Entries of the audit trail given up because the warehouse did not take them for too long.",
             registry=self.registry,
         )
+        self._event_loop_pause = Gauge(
+            "lakepact_event_loop_longest_pause_seconds",
+            "The longest time in the last one to two minutes for which the event loop of a process did not run.",
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         self._log_lines_dropped = Counter(
             "lakepact_log_lines_dropped",
             "Log lines dropped because standard error could not be written or its reader was too slow.",
@@ -274,6 +280,9 @@ class Metrics:
 
     def audit_lost(self) -> None:
         self._audit_lost.inc()
+
+    def event_loop_paused(self, longest_s: float) -> None:
+        self._event_loop_pause.set(longest_s)
 
     def log_lines_dropped(self, lines: int) -> None:
         self._log_lines_dropped.inc(lines)

@@ -29,6 +29,7 @@ from lakepact.server.app import Service, build
 from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
 from lakepact.server.supervisor import Supervisor
+from lakepact.server.watchdog import Watchdog
 from lakepact.settings import Settings
 
 KEEP_ALIVE_S: Final = 75
@@ -114,18 +115,34 @@ def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], N
         logs.flush()
 
 
-def serve(settings: Settings, bound: socket.socket, *, ready: Callable[[], None], lifeline: int | None = None) -> None:
+def serve(
+    settings: Settings,
+    bound: socket.socket,
+    *,
+    ready: Callable[[], None],
+    lifeline: int | None = None,
+    heartbeat: int | None = None,
+) -> None:
     """Serve on this socket until a signal says stop. `ready` is called once requests are answered.
 
-    If `lifeline` is given, its end of file is such a signal too: whoever holds the other end is gone.
+    If `lifeline` is given, its end of file is such a signal too: the supervisor is gone. `heartbeat` is a pipe that
+    gets a byte whenever the event loop shows that it runs.
     """
     logs.configure(settings.log_level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, bound, ready, lifeline))
+        runner.run(_serve(settings, bound, ready, lifeline, heartbeat))
 
 
-async def _serve(settings: Settings, bound: socket.socket, ready: Callable[[], None], lifeline: int | None) -> None:
+async def _serve(
+    settings: Settings,
+    bound: socket.socket,
+    ready: Callable[[], None],
+    lifeline: int | None,
+    heartbeat: int | None,
+) -> None:
     service = await build(settings)
+    watchdog = Watchdog(settings.watchdog_s, on_pause=service.metrics.event_loop_paused, heartbeat=heartbeat)
+    watchdog.start()
     try:
         server = _Server(_config(settings, service), service, ready, lame_duck_s=settings.lame_duck_s)
         if lifeline is not None:
@@ -133,6 +150,7 @@ async def _serve(settings: Settings, bound: socket.socket, ready: Callable[[], N
         await server.serve(sockets=[bound])
     finally:
         await service.close()
+        watchdog.stop()
 
 
 def _config(settings: Settings, service: Service) -> uvicorn.Config:

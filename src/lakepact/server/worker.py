@@ -1,4 +1,6 @@
-"""One of several processes behind one socket: `python -m lakepact.server.worker FD`, started by the supervisor.
+"""One of several processes behind one socket: `python -m lakepact.server.worker SOCKET HEARTBEAT`, started by the
+supervisor. Both arguments are inherited descriptors: the listening socket, and a pipe that gets a byte whenever the
+event loop shows that it runs.
 
 Standard input brings the settings as one line of JSON (not the command line, which everybody on the machine can read)
 and then stays open: its end means that the supervisor is gone. Standard output takes one line: `{"ready": true}`, or
@@ -31,7 +33,8 @@ def main() -> None:
         # Not sys.stdin: what it reads ahead, nobody else would see.
         settings = Settings.model_validate_json(_line(0))
         bound = socket.socket(fileno=int(sys.argv[1]))
-        serve(settings, bound, ready=lambda: _say({"ready": True}), lifeline=0)
+        heartbeat = int(sys.argv[2])
+        serve(settings, bound, ready=lambda: _say({"ready": True}), lifeline=0, heartbeat=heartbeat)
         code = 0
     except LakepactError as error:
         _say({"error": {"type": error.type, "message": str(error)}})
