@@ -53,6 +53,7 @@ from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.audit import AuditTrail
 from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
+from lakepact.upkeep.projection_lag import projection_lag_job
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.restore import check_complete
@@ -317,6 +318,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
         opened.jobs.update(_receipt_jobs(opened, catalogs))
+        opened.jobs["projection-lag"] = projection_lag_job(catalogs, opened.clock, metrics.projection_lag)
     return catalogs, watch
 
 
@@ -324,8 +326,9 @@ def _upkeep_ended(metrics: Metrics, held: bool) -> None:
     if held:
         metrics.upkeep_ended()
     else:
-        # Who holds the lease counts them now. What was counted here is long ago.
+        # The server that holds the lease measures now. What was measured here is out of date.
         metrics.unfinished_transactions()
+        metrics.projection_lag(0.0)
 
 
 def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:

@@ -135,6 +135,13 @@ class Metrics:
             registry=self.registry,
         )
         self._unfinished = {state: unfinished.labels(state) for state in UNFINISHED}
+        self._projection_lag = Gauge(
+            "lakepact_projection_lag_seconds",
+            "The age of the oldest commit that the projections do not have, in the warehouse that is behind most, as "
+            "upkeep measured it last. 0 where there are no projections, and where another server does upkeep.",
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         self._store_read = Gauge(
             "lakepact_store_read_seconds",
             "How long the store took for one small read, tried when this was asked for. Infinite if it did not answer.",
@@ -262,6 +269,9 @@ class Metrics:
         """By state. What is not named is none."""
         for state, gauge in self._unfinished.items():
             gauge.set(counts.get(state, 0))
+
+    def projection_lag(self, seconds: float) -> None:
+        self._projection_lag.set(seconds)
 
     def store_read(self, seconds: float) -> None:
         self._store_read.set(seconds)

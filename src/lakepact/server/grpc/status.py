@@ -5,7 +5,8 @@ INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED, UNIMP
 UNAUTHENTICATED, PERMISSION_DENIED
                       refused for who asked: nothing happened
 RESOURCE_EXHAUSTED    asked too often: nothing happened, come back after the time that the details say
-UNAVAILABLE           nothing happened yet: send it again after the time that the details say
+UNAVAILABLE           nothing happened yet: send it again after the time that the details say. (Without an ErrorInfo it
+                      comes from gRPC itself, for a broken connection, and then it may have happened)
 UNKNOWN               it may have happened: ask with GetTransaction, or send the same again
 INTERNAL              stored state contradicts itself: a person must look
 
