@@ -1,6 +1,6 @@
 """PyIceberg on this client: catalogs inside and outside of transactions, tables of a cut, commits of several tables.
 
-The only module that imports PyIceberg, and the only one that knows what its transactions are made of. PyIceberg is the
+The only module that knows what PyIceberg's transactions are made of. PyIceberg is the
 extra `lakepact[pyiceberg]`; without it everything else works.
 """
 
