@@ -167,7 +167,7 @@ class Catalog(Operations):
         """Forget grants on tables and views that are gone for good: whether there are more of them."""
         things = list(dict.fromkeys(one.scope for one in await self.grants.all() if one.scope.is_thing))
         gone: list[Scope] = []
-        oldest_ms = self.now_ms() - _UNDROP_MS
+        oldest_ms = self.parts.clock.confirmed_ms() - _UNDROP_MS
         for part in a_look_each(things, cells=2):
             pointers = {one: pointer_key(self.parts.keys, one) for one in part}
             notes = {one: self.parts.keys.dropped(one.id) for one in part}

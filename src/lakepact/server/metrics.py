@@ -126,6 +126,18 @@ class Metrics:
             multiprocess_mode="livemin",
             registry=self.registry,
         )
+        self._clock_difference = Gauge(
+            "lakepact_clock_difference_seconds",
+            "How far the clock of this server is ahead of the store's clock or of the watermark; negative if behind.",
+            multiprocess_mode="livemostrecent",
+            registry=self.registry,
+        )
+        self._clock_confirmed = Gauge(
+            "lakepact_clock_confirmed",
+            "1 if the clock of this server is confirmed, so that things are deleted by age; else 0.",
+            multiprocess_mode="livemin",
+            registry=self.registry,
+        )
         unfinished = Gauge(
             "lakepact_unfinished_transactions",
             "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
@@ -264,6 +276,10 @@ class Metrics:
 
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
+
+    def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
+        self._clock_difference.set(difference_ms / 1000)
+        self._clock_confirmed.set(1 if confirmed else 0)
 
     def unfinished_transactions(self, **counts: int) -> None:
         """By state. What is not named is none."""
