@@ -460,6 +460,7 @@ class Settings(BaseSettings):
     lease_s: float = _bound("lease_s")
     open_ttl_s: float = _bound("open_ttl_s")
     max_ttl_s: float = _bound("max_ttl_s")
+    prepared_s: float = _bound("prepared_s")
     deadline_s: float = _bound("deadline_s")
     retryable_s: float = _bound("retryable_s")
     horizon_days: int = _bound("horizon_days")

@@ -110,6 +110,10 @@ class Judge(Protocol):
         """Whether a refusal may name it."""
         ...
 
+    async def check_held(self, keys: Sequence[Key]) -> None:
+        """These cells were only read, and are about to be held against everybody else. Raises to forbid it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -155,6 +159,9 @@ class Draft:
 
         self.delta: dict[str, DeltaStep] = {}
         """What happens to Delta tables, by their ids: rows that are written before the commit."""
+
+        self.sees: Callable[[Pointer], bool] = lambda pointer: True
+        """Whether a refusal may name this table to the requester. Authorization sets it."""
 
         self.seen: dict[Key, Cell] = {}
         self.writes: dict[Key, Value | None] = {}
