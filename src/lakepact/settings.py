@@ -388,7 +388,10 @@ class Settings(BaseSettings):
         description="Where people reach the server, if elsewhere. With https, or with `tls_cert` alone, cookies are "
         "secure.",
     )
-    open_metrics: bool = Field(default=False, description="Whether `/metrics` answers without a token.")
+    open_metrics: bool = Field(
+        default=False,
+        description="Whether `/metrics` answers without a token. Else it needs one of an administrator.",
+    )
     open_docs: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` answer without a token.")
     expired_status: Literal[401, 419] = Field(
         default=401, description="What an expired token is answered with. The specification prefers 401 and allows 419."

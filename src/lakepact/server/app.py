@@ -148,6 +148,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             metrics=opened.metrics,
             draining=draining,
             open_metrics=settings.open_metrics,
+            operators=settings.warehouse_account,
         )
         catalogs, watch = _catalogs(opened)
         await tell_of_astray(opened.store, [catalog.warehouse for catalog in catalogs.values()])
