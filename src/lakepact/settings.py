@@ -36,6 +36,7 @@ from pydantic_settings import (
 from lakepact.apart import check_apart
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
+from lakepact.setting_conflicts import conflicts
 from lakepact.setting_sources import DEFAULT, ENVIRONMENT, FILE, OPTION, PREFIX, config_path, read_file, sources
 
 _NO_SETTINGS: Final = frozenset(
@@ -595,6 +596,13 @@ class Settings(BaseSettings):
     def _has_a_key(self) -> Self:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: the certificate's file, and its key's")
+        return self
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        contradictions = list(conflicts(self))
+        if contradictions:
+            raise ValueError("; ".join(contradictions))
         return self
 
     @model_validator(mode="after")
