@@ -48,6 +48,9 @@ class CatalogSettings:
     max_batch: int = 400
     max_page: int = 1_000
     deadline_s: float = 30.0
+    held_wait_s: float = 5.0
+    """How long a change waits for a table that another transaction holds. The same on every store."""
+
     cache_bytes: int = 256 << 20
     multi_table: bool = True
     max_delta_files: int = 100_000

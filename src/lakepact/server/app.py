@@ -274,6 +274,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         max_updates=settings.max_updates,
         max_page=settings.max_page,
         deadline_s=settings.request_deadline_s,
+        held_wait_s=settings.held_wait_s,
         cache_bytes=settings.metadata_cache_bytes,
         multi_table=settings.multi_table_transactions,
         drop_retention_s=settings.drop_retention_s,
