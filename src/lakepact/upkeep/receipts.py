@@ -33,6 +33,7 @@ from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt, put_receipts
+from lakepact.upkeep.backup import RESTORING
 from lakepact.upkeep.bases import base_of
 from lakepact.upkeep.sizes import DeltaSizes
 
@@ -222,7 +223,7 @@ class Receipts:
     async def _receipts_of(
         self, catalog: Catalog, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]
     ) -> list[Receipt]:
-        changes = changes_of(writes)
+        changes = changes_of(writes, catalog.settings.generation)
         return [
             receipt_of(
                 change,
@@ -248,7 +249,7 @@ class Receipts:
 
     def _catalog_of(self, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> Catalog | None:
         """Where the receipts belong. None: it leaves none."""
-        if answer.get("operation") == MARKING:
+        if answer.get("operation") in (MARKING, RESTORING):
             return None
         # Not the first one: a change of grants also writes cells that belong to no warehouse.
         names = (segments_of(write.key)[0] for write in writes)
