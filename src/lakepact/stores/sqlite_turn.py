@@ -1,9 +1,9 @@
 """Takes turns at writing to one SQLite file among several processes.
 
-SQLite lets a process that waits for the file look again after pauses of up to 100 ms. A process with much to write frees
-the file for microseconds only, so another one may wait for seconds while the first goes on and on. Two file locks make
-it fair: whoever wants to write holds the gate until it has the pen, and whoever has just written must pass the gate
-again. So a process that waits at the gate is overtaken by none that has written since.
+SQLite lets a process that waits for the file look again after pauses of up to 100 ms. A process with much to write
+frees the file for microseconds only, so another one may wait long while the first goes on and on. Two file locks make
+it fair: a writer holds the gate until it has the pen, and a writer that has just written must pass the gate again. So a
+process that waits at the gate is overtaken by none that has written since.
 
 The locks are advisory and belong to the open file: the system frees them when a process dies. SQLite's own lock still
 protects the file; without these two only the order would differ.
