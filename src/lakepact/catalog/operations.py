@@ -58,6 +58,12 @@ class CatalogSettings:
     drop_retention_s: float = 604_800.0
     """For how long what was dropped keeps its location, and can come back for sure."""
 
+    generation: int = 0
+    """Which restore the store comes from; 0 if it was never restored."""
+
+    restored_ms: int = 0
+    """When that restore ended: what is dated earlier was written by the restore."""
+
     longest_transaction_s: float = 86_400.0
     """For how long an open transaction may live without being renewed: what it looks at is not taken before that."""
 

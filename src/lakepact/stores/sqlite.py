@@ -54,6 +54,7 @@ from lakepact.stores.sql_codec import (
 from lakepact.stores.sql_decide import not_found
 from lakepact.stores.sqlite_delta import SqliteDelta
 from lakepact.stores.sqlite_schema import connect, explained, prepare_file
+from lakepact.stores.sqlite_turn import Turns
 from lakepact.stores.sqlite_writer import Work, Writer
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class SqliteCells:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._writer = Writer(self._connect, clock, settings)
+        self._writer = Writer(self._connect, Turns(path), clock, settings)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
