@@ -39,7 +39,7 @@ from lakepact.kernel.model import (
 from lakepact.kernel.ports import Clock, Rng
 from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
-from lakepact.stores import sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
+from lakepact.stores import pools, sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
 from lakepact.stores.sql_codec import (
     Stored,
     encode_answer,
@@ -81,6 +81,7 @@ class SqliteCells:
         self._rng = rng
         self._writer = Writer(self._connect, Turns(path), clock, settings)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
+        pools.register_threads("sqlite_readers", self._readers)
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite_rows.CellsSeen | None = None
