@@ -172,7 +172,7 @@ async def test_a_key_from_another_warehouse_is_409_and_never_a_replay(tmp_path: 
         assert (await beside.get("/namespaces")).json()["namespaces"] == []
 
 
-async def test_with_and_without_prefix_and_in_any_spelling_it_is_the_same_request(wire: Wire) -> None:
+async def test_the_same_request_in_any_spelling_is_one_request(wire: Wire) -> None:
     await wire.namespace("my db")
     await wire.table("t", "my db")
     key = new_key()
@@ -182,12 +182,14 @@ async def test_with_and_without_prefix_and_in_any_spelling_it_is_the_same_reques
     assert first.status == 200
     for path, sent in (
         ("/v1/main/namespaces/my+db/tables/t", body),
-        ("/v1/namespaces/my%20db/tables/t", body),
+        ("/%761/main/namespaces/my%20db/tables/t", body),
         ("/v1/main/namespaces/my%20db/tables/%74", swapped),
     ):
         again = await wire.client.send("POST", path, json=sent, headers=keyed(key))
         assert (again.status, again.json()) == (200, first.json())
-    upper = await wire.client.send("POST", "/v1/namespaces/my%20db/tables/t", json=body, headers=keyed(key.upper()))
+    upper = await wire.client.send(
+        "POST", "/v1/main/namespaces/my%20db/tables/t", json=body, headers=keyed(key.upper())
+    )
     assert upper.status == 200
 
 

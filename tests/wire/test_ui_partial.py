@@ -25,6 +25,7 @@ from lakepact.catalog.work import Call
 from tests.support.asgi_client import Answer
 from tests.support.pages import Html
 from tests.support.showcase import DELTA_SCHEMA
+from tests.support.waiting import PATIENCE_S
 from tests.wire.people import House, Person, house, on_namespace, on_table
 from tests.wire.test_rights_rounds import Calls
 from tests.wire.uis import guarded, many_tables
@@ -210,7 +211,7 @@ async def own(scene: Scene) -> None:
 
 async def receipts_are_there(scene: Scene) -> None:
     """They are written after the answer."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while "hers" not in (await scene.look("/ui/pipelines/main")).text or not [
             href
             for href, _ in (await scene.look("/ui/catalog/main/db/p/timeline", who="root")).links

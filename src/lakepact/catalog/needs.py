@@ -206,6 +206,21 @@ class InNamespace:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingParents:
+    """The namespaces above a new one that do not exist, and are created with it."""
+
+    namespace: tuple[str, ...]
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        above = [self.namespace[:depth] for depth in range(1, len(self.namespace))]
+        # A grant may outlive the namespace it is on: it gives no right to create that namespace again.
+        for levels, cell in zip(above, await cells.read(*map(asking.keys.namespace, above)), strict=True):
+            if not cell.exists:
+                await InNamespace(levels[:-1], self.role).check(cells, asking)
+
+
+@dataclass(frozen=True, slots=True)
 class OnWarehouse:
     role: Role
 

@@ -184,8 +184,8 @@ class Operations:
 
     async def load_namespace(self, namespace: Sequence[str]) -> Mapping[str, str]:
         check_namespace(namespace)
-        properties: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
-        return properties
+        stored: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
+        return self._namespaces.effective(namespace, stored)
 
     async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
         return await self._worker.perform(call, lambda draft: self._namespaces.create(draft, namespace, properties))

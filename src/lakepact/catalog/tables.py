@@ -268,9 +268,13 @@ class Tables:
         try:
             raw = text if text is not None else await self._files.raw(what)
             metadata = check_table_metadata(parsed(what, raw))
-            base = (await self._files.of(pointer)).document
+        except (Unreadable, InvalidMetadata) as error:
+            raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
+        # If this one is damaged, that is no fault of the request.
+        base = (await self._files.of(pointer)).document
+        try:
             check_successor(base, metadata)
-        except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
+        except (InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
         if location == pointer.metadata_location:
             return location

@@ -11,6 +11,7 @@ read in two ways is refused, because one of the two may be another table's.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,6 +65,13 @@ class Warehouse:
         """Whether this lies below the root, whatever else is to be said of it."""
         return _canonical(location).startswith(self._inside)
 
+    def contains(self, location: str) -> bool:
+        """Whether the location is the root of this warehouse, or below it. What is no location is not."""
+        try:
+            return f"{_canonical(location).rstrip('/')}/".startswith(self._inside)
+        except BadRequest:
+            return False
+
     def blob_name(self, location: str, what: str = "location") -> str:
         """The name of the file or folder at this location, relative to the root. Outside is refused."""
         place = _canonical(location)
@@ -115,17 +123,20 @@ class Warehouse:
         return any(f"{name}/".startswith(f"{place}/") for place in places)
 
     def new_location(self, identifier: Identifier, uuid: str, namespace_properties: Mapping[str, str]) -> str:
-        """A place of its own for a new table or view. The names in it are for people; the uuid keeps it apart."""
-        root = namespace_properties.get("location")
-        if root is not None:
-            self.blob_name(root, "the namespace's location")
-            parts: Sequence[str] = (identifier.name,)
-        else:
-            root, parts = self.root, (*identifier.namespace, identifier.name)
-        folders = [_UNSAFE.sub("_", part)[:_MOST_NAME] for part in parts]
-        # A namespace's folder must not look as if it were a table's.
-        folders[:-1] = [f"{folder}_" if is_of_a_table(folder) else folder for folder in folders[:-1]]
-        return f"{without_trailing_slash(root)}/{'/'.join(folders)}-{uuid}"
+        """Return the location of a new table or view: below that of its namespace, in a folder that holds its uuid."""
+        root = self.namespace_location(identifier.namespace, namespace_properties)
+        self.blob_name(root, "the namespace's location")
+        return f"{without_trailing_slash(root)}/{_folder(identifier.name)}-{uuid}"
+
+    def namespace_location(self, namespace: Sequence[str], properties: Mapping[str, str]) -> str:
+        """Return the effective location of a namespace: its property `location`, or one that follows from its name.
+
+        Two namespaces never get the same location from their names: a level that is not kept as it is has a digest.
+        """
+        chosen = properties.get("location")
+        if chosen is not None:
+            return chosen
+        return f"{self.root}/{'/'.join(map(_namespace_folder, namespace))}"
 
     def check_alone(self, location: str) -> None:
         """A folder whose name ends in a uuid belongs to one table: no other lies below it.
@@ -155,6 +166,19 @@ class Warehouse:
             self.blob_name(location, what)
         else:
             self.check_location(location, what)
+
+
+def _folder(name: str) -> str:
+    """A name as a folder, for people who look at the storage."""
+    return _UNSAFE.sub("_", name)[:_MOST_NAME]
+
+
+def _namespace_folder(level: str) -> str:
+    folder = _folder(level)
+    # A folder of a namespace must not look like that of a table, nor like one of Lakepact's own.
+    if folder == level and not is_of_a_table(folder) and not folder.startswith("_"):
+        return folder
+    return f"{folder.strip('_')}_{hashlib.sha256(level.encode()).hexdigest()[:12]}"
 
 
 def is_of_a_table(folder: str) -> bool:

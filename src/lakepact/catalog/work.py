@@ -110,6 +110,10 @@ class Judge(Protocol):
         """Whether a refusal may name it."""
         ...
 
+    async def check_held(self, keys: Sequence[Key]) -> None:
+        """These cells were only read, and are about to be held against everybody else. Raises to forbid it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
