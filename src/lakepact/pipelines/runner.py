@@ -176,7 +176,9 @@ class Runner:
             after = work.progress.after(wish.run_id, tx.id, work.positions)
             tx.state.put(self._document, after.to_json(), revision=document.revision)
             self._on_event(pipeline.name, "committing", None)
-            tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(self._graph.steps)))
+            graph = work.graph
+            views = {name: graph.made_of(name) for name, step in graph.steps.items() if step.dataset.is_view}
+            tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(graph.steps), views))
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
 
     def _forgotten(self, progress: Progress) -> set[str]:

@@ -407,7 +407,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
             made = bound(flow.function, work.outside, statements.spark)(**given)
         if isinstance(made, str):
             args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
-            made = statements.sql(_with_delta_views(work, statements, step, made), args)
+            made = statements.query(_with_delta_views(work, statements, step, made), args)
     if not isinstance(made, DataFrame):
         raise InvalidPipeline(
             f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"

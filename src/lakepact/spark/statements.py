@@ -84,6 +84,11 @@ class Statements:
         temporary views are those of your session. `args` and `values` as in `spark.sql`."""
         return self._fitness.guard(text, lambda: self._clone.sql(text, args, **values))
 
+    def query(self, text: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        """A query, which stages nothing: if it fails, the transaction can go on."""
+        self._fitness.check()
+        return self._clone.sql(text, args)
+
     def table(self, name: Name) -> DataFrame:
         """A table as the transaction sees it, with what is staged."""
         self._fitness.check()

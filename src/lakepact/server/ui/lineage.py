@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.lineage import LOADED
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui.runs import RunReports
@@ -108,10 +109,13 @@ def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list
 
 
 def _inputs(receipts: Iterable[Mapping[str, Any]], itself: str) -> set[str]:
-    """What these versions were made of. A receipt tells what its whole run has read, and which stages have: where one
-    of them goes by the table's name, it is what that one has read."""
+    """What these versions were made of. Receipts of older releases list what the whole run has read, and which stages
+    have: where one of them has the table's name, it is what that one has read. What a transaction has only loaded is
+    left out: which of its tables was made of it is not known."""
     found: set[str] = set()
     for receipt in receipts:
+        if receipt.get("lineage") == LOADED:
+            continue
         told = [
             one for one in receipt.get("inputs") or () if isinstance(one, dict) and isinstance(one.get("table"), str)
         ]
