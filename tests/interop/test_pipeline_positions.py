@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ from lakepact import pipelines as dp
 from lakepact import spark as lp
 from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import drop_namespaces, name, raw, shared  # noqa: F401
+from tests.interop.pipelines import drop_namespaces, name, raw, rows, shared  # noqa: F401
 from tests.support.spark import Lake
 
 pytestmark = pytest.mark.timeout(600)
