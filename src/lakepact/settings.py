@@ -283,6 +283,13 @@ class Settings(BaseSettings):
         ge=0,
         allow_inf_nan=False,
     )
+    held_wait_s: float = Field(
+        default=5.0,
+        description="How long a change waits for a table that a prepared transaction holds, before it is answered 503. "
+        "The same on every store.",
+        ge=0,
+        allow_inf_nan=False,
+    )
     multi_table_transactions: bool = Field(
         default=True, description="Whether one commit may change several tables. Without it that is 406."
     )

@@ -61,6 +61,9 @@ NOTING: Final = "noteLocation"
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
 
+ABORTING: Final = "noteAbort"
+"""The operation of a record that only says who has aborted another transaction. It leaves no receipt."""
+
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
 _MOST_ANSWERS: Final = 64
@@ -443,8 +446,10 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
     match record.state:
         case State.COMMITTED:
             what = "is committed: all of it is visible, and it takes no more statements"
+        case State.ABORTED if record.expired:
+            what = "has expired: it was neither committed nor renewed in time, and nothing of it was applied"
         case State.ABORTED:
-            what = "was aborted or has expired: nothing of it was applied"
+            what = "was aborted: nothing of it was applied"
         case State.FAILED:
             what = f"failed at its commit: nothing of it was applied ({_why(record)})"
         case State.RETRYABLE | State.PREPARING:

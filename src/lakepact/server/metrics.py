@@ -148,6 +148,14 @@ class Metrics:
             multiprocess_mode="livemin",
             registry=self.registry,
         )
+        self._gc_left = Gauge(
+            "lakepact_gc_left",
+            "Tables and files that the last pass of gc could not judge and left as they are, by warehouse; the log "
+            "says which and why. 0 where another server does upkeep.",
+            ["warehouse"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         unfinished = Gauge(
             "lakepact_unfinished_transactions",
             "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
@@ -312,6 +320,9 @@ class Metrics:
 
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
+
+    def gc_left(self, warehouse: str, count: int) -> None:
+        self._gc_left.labels(warehouse).set(count)
 
     def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
         self._clock_difference.set(difference_ms / 1000)

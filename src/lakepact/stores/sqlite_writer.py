@@ -2,7 +2,8 @@
 
 SQLite has one writer at a time, and a durable COMMIT waits for the disk. So every change is a job for one thread; all
 jobs that wait when the thread is free go into one database transaction, each under its own SAVEPOINT, and share one
-COMMIT. A job that fails takes nothing with it but itself. A caller is answered only after the COMMIT.
+COMMIT. A job that fails takes nothing with it but itself. A caller is answered only after the COMMIT. Jobs run in the
+order in which they were submitted, and several processes take turns (`sqlite_turn`).
 
 What can go wrong, and what the callers are told:
 
@@ -30,6 +31,7 @@ from lakepact.kernel.settings import KernelSettings
 from lakepact.stores import pools
 from lakepact.stores.sql_decide import unknown
 from lakepact.stores.sqlite_schema import explained
+from lakepact.stores.sqlite_turn import Turns
 
 T = TypeVar("T")
 
@@ -87,8 +89,11 @@ class _Job:
 
 
 class Writer:
-    def __init__(self, connect: Callable[[], sqlite3.Connection], clock: Clock, settings: KernelSettings) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], turns: Turns, clock: Clock, settings: KernelSettings
+    ) -> None:
         self._connect = connect
+        self._turns = turns
         self._clock = clock
         self._settings = settings
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -137,13 +142,15 @@ class Writer:
             closing = job is None
             if group:
                 self._working = True
-                self._run(group)
+                with self._turns.taken(self._settings.deadline_s):
+                    self._run(group)
                 _deliver(group)
                 self._working = False
             # A waiting thread must not keep the last group's values alive.
             group = []
             job = None
         self._connection.close()
+        self._turns.close()
 
     def _run(self, group: list[_Job]) -> None:
         try:
