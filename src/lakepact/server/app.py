@@ -487,6 +487,7 @@ def _memory(url: str) -> bool:
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = TrustedClock(SystemClock()), SystemRng(), AsyncioTasks(), Metrics()
     logs.count_dropped(metrics.log_lines_dropped)
+    metrics.warehouses_are(settings.places())
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.
