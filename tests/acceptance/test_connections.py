@@ -37,9 +37,9 @@ def test_idle_connections_beyond_the_limit_of_open_files_stop_neither_requests_n
         address = parts.hostname or "", parts.port or 0
         for _ in range(2 * FILES):
             held.enter_context(socket.create_connection(address, timeout=60))
-        call(server, "/v1/namespaces", {"namespace": ["db"]})
+        call(server, "/v1/main/namespaces", {"namespace": ["db"]})
         for number in range(5):
-            call(server, "/v1/namespaces/db/tables", {"name": f"t{number}", "schema": SCHEMA})
+            call(server, "/v1/main/namespaces/db/tables", {"name": f"t{number}", "schema": SCHEMA})
         metrics = call(server, "/metrics")
         open_now = re.search(r"^lakepact_connections (\S+)", metrics, re.MULTILINE)
         limited = re.search(r"^lakepact_connections_limited_total (\S+)", metrics, re.MULTILINE)
