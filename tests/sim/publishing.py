@@ -85,6 +85,9 @@ class SharedDocuments:
     async def delete(self, name: str) -> None:
         return await self._call(lambda: self._inner.delete(name))
 
+    async def time(self) -> None:
+        """There is one clock, the scheduler's."""
+
     async def close(self) -> None:
         """Nothing to close."""
 

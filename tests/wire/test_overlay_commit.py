@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from lakepact.stores import open_store
+from tests.support.waiting import PATIENCE_S
 from tests.wire.overlays import Overlaid, batch, begin, furnish, head, properties, rename
 from tests.wire.test_receipts import receipts
 from tests.wire.world import (
@@ -447,7 +448,7 @@ async def test_metadata_that_fits_no_longer_is_a_conflict_and_not_a_bad_request(
     await furnish(wire, "t")
     tx = await begin(wire, isolation="snapshot")
     spec = {"fields": [{"source-id": 3, "transform": "identity", "name": "p"}]}
-    update = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
+    update: list[Json] = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
     assert (await tx.commit(update)).status == 200
     narrow = {**SCHEMA, "fields": SCHEMA["fields"][:2]}
     dropped: list[Json] = [
@@ -634,8 +635,8 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
     await furnish(anywhere, "t")
     short = await begin(anywhere, ttl_seconds=0.2)
     await short.commit(append(1))
-    kept = await begin(anywhere, ttl_seconds=0.2)
-    renewed = await kept.do("renew", {"ttl-seconds": 60})
+    kept = await begin(anywhere, ttl_seconds=600)
+    renewed = await kept.do("renew", {"ttl-seconds": 1_200})
     assert renewed.json()["expires-at"] > kept.begun["expires-at"]
     await _expired(short)
     for answer in (
@@ -652,7 +653,7 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
 
 
 async def _expired(tx: Overlaid) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await tx.get(table_path())).status == 200:
             await asyncio.sleep(0.02)
 

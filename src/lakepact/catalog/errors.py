@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from lakepact.errors import LakepactError
+from lakepact.errors import LakepactError, short_message
 
 
 class Refusal(LakepactError):
@@ -37,6 +37,7 @@ class Refusal(LakepactError):
     code: ClassVar[int] = 400
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        message = short_message(message)
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})

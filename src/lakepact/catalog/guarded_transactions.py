@@ -31,6 +31,7 @@ from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, Overlay
 from lakepact.catalog.places import Places
 from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
 from lakepact.catalog.publishing_rights import publishing_rights
+from lakepact.catalog.runs import Sees
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.work import Call, Done, Draft, key_reused
@@ -154,13 +155,24 @@ class GuardedTransactions(Transactions):
 
         return await self._step("renewTransaction", transaction_id, work)
 
-    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
-        return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
+    async def abort(self, transaction_id: TransactionId, by: str | None = None) -> TransactionRecord:
+        name = self._guard.principal.name
+        return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id, name))
 
-    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
+    async def aborted_by(self, record: TransactionRecord) -> str | None:
+        return await self._inner.aborted_by(record)
+
+    async def report(
+        self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True
+    ) -> None:
+        rights = (await self._guard.now(self._guard.catalog)).rights
+
+        def visible(pointer: Pointer) -> bool:
+            return rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None and sees(pointer)
+
         async def work() -> None:
             await self._mine(transaction_id)
-            await self._inner.report(transaction_id, report)
+            await self._inner.report(transaction_id, report, visible)
 
         await self._step("reportRun", transaction_id, work)
 
@@ -319,7 +331,7 @@ class EditCheck(PlanCheck):
                     pointer.metadata_location, await parts.files.raw(pointer.metadata_location)
                 )
                 with self.judging():
-                    places.check_document(pointer, base, after)
+                    places.check_published(pointer, base, after)
 
 
 def _of_edit(edit: TableEdit) -> Need:

@@ -61,6 +61,9 @@ NOTING: Final = "noteLocation"
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
 
+ABORTING: Final = "noteAbort"
+"""The operation of a record that only says who has aborted another transaction. It leaves no receipt."""
+
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
 _MOST_ANSWERS: Final = 64

@@ -316,7 +316,8 @@ class Publisher:
         if kept and isolation is Isolation.SERIALIZABLE:
             # A name that was created and dropped again inside: the transaction has still seen that it was free.
             reads.update({write.key: write.revision for write in undone})
-        await self._conditions.secure(sealed, writes, reads)
+        sees = call.judge.sees if call.judge is not None else lambda pointer: True
+        await self._conditions.secure(sealed, writes, reads, sees)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,

@@ -162,6 +162,9 @@ class Draft:
         self.delta: dict[str, DeltaStep] = {}
         """What happens to Delta tables, by their ids: rows that are written before the commit."""
 
+        self.sees: Callable[[Pointer], bool] = lambda pointer: True
+        """Whether a refusal may name this table to the requester. Authorization sets it."""
+
         self.seen: dict[Key, Cell] = {}
         self.writes: dict[Key, Value | None] = {}
         self._cells = cells

@@ -13,6 +13,7 @@ from lakepact.iceberg import logs, orders, specs
 from lakepact.iceberg.draft import Draft
 from lakepact.iceberg.errors import InvalidUpdate
 from lakepact.iceberg.fields import JsonObject
+from lakepact.limits import TABLE_PROPERTIES
 
 _LAYOUT: Final = (
     "schemas",
@@ -43,6 +44,7 @@ def finish(draft: Draft) -> Applied:
     if draft.base is None:
         _complete_creation(draft)
     _check_layout(draft)
+    TABLE_PROPERTIES.check(len(document.get("properties") or ()), "properties of the table")
     _finish_snapshot_log(draft)
     # Written anew, since formats write "no snapshot" differently and other writers leave it out.
     draft.current_snapshot_id = draft.current_snapshot_id

@@ -39,7 +39,7 @@ from lakepact.kernel.model import (
 from lakepact.kernel.ports import Clock, Rng
 from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
-from lakepact.stores import sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
+from lakepact.stores import pools, sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
 from lakepact.stores.sql_codec import (
     Stored,
     encode_answer,
@@ -54,6 +54,7 @@ from lakepact.stores.sql_codec import (
 from lakepact.stores.sql_decide import not_found
 from lakepact.stores.sqlite_delta import SqliteDelta
 from lakepact.stores.sqlite_schema import connect, explained, prepare_file
+from lakepact.stores.sqlite_turn import Turns
 from lakepact.stores.sqlite_writer import Work, Writer
 
 T = TypeVar("T")
@@ -78,8 +79,9 @@ class SqliteCells:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._writer = Writer(self._connect, clock, settings)
+        self._writer = Writer(self._connect, Turns(path), clock, settings)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
+        pools.register_threads("sqlite_readers", self._readers)
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite_rows.CellsSeen | None = None
@@ -303,8 +305,17 @@ class SqliteCells:
 
     async def collect(self, limit: int = 1_000) -> Collection:
         return await self._writer.submit(
-            lambda work: sqlite_upkeep.collect(work, pass_size(limit), self._settings, self._clock.now_ms())
+            lambda work: sqlite_upkeep.collect(work, pass_size(limit), self._settings, self._clock.confirmed_ms())
         )
+
+    async def time(self) -> None:
+        """A file has no clock, and SQLite's functions read the clock of this process."""
+
+    async def watermark(self) -> Value | None:
+        return await self._look(sqlite_upkeep.watermark)
+
+    async def put_watermark(self, value: Value, was: Value | None) -> bool:
+        return await self._writer.submit(lambda work: sqlite_upkeep.put_watermark(work, value, was))
 
     # --- how ---
 

@@ -5,7 +5,8 @@ INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED, UNIMP
 UNAUTHENTICATED, PERMISSION_DENIED
                       refused for who asked: nothing happened
 RESOURCE_EXHAUSTED    asked too often: nothing happened, come back after the time that the details say
-UNAVAILABLE           nothing happened yet: send it again after the time that the details say
+UNAVAILABLE           nothing happened yet: send it again after the time that the details say. (Without an ErrorInfo it
+                      comes from gRPC itself, for a broken connection, and then it may have happened)
 UNKNOWN               it may have happened: ask with GetTransaction, or send the same again
 INTERNAL              stored state contradicts itself: a person must look
 
@@ -14,7 +15,7 @@ Every status carries an ErrorInfo whose reason is the `type` of the error; more 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -67,6 +68,15 @@ _TO_HTTP: Final = {
     grpc.StatusCode.UNKNOWN: 504,
     grpc.StatusCode.INTERNAL: 500,
 }
+
+
+class ServerStopping(StoreUnavailable):
+    """The server is shutting down and has not looked at the call."""
+
+    type: ClassVar[str] = "server-stopping"
+
+    def __init__(self) -> None:
+        super().__init__("this server is shutting down, and nothing was done; send the call again to another server")
 
 
 def status_of(error: Exception) -> tuple[grpc.StatusCode, status_pb2.Status]:

@@ -50,7 +50,7 @@ class Abandoned:
         assert cell.value is not None
         location, transaction_id = cell.value["location"], TransactionId(cell.value["transaction-id"])
         record = await parts.store.lookup(transaction_id)
-        now_ms = parts.clock.now_ms()
+        now_ms = parts.clock.confirmed_ms()
         if record is not None and (
             record.state in ALIVE or now_ms < (record.decided_ms or now_ms) + self._retention_ms
         ):

@@ -55,9 +55,9 @@ class Expiry:
     async def _gone(self, pointer: Pointer) -> Expired:
         parts = self._catalog.parts
         document = (await parts.files.of(pointer)).document
-        if not collects(document) or not (gone := expired(document, parts.clock.now_ms())):
+        if not collects(document) or not (gone := expired(document, parts.clock.confirmed_ms())):
             return Expired((), ())
         used: set[int] = set()
         async for _, ids in in_use(parts, parts.keys.table(pointer.id)):
             used |= ids
-        return expired(document, parts.clock.now_ms(), used) if used else gone
+        return expired(document, parts.clock.confirmed_ms(), used) if used else gone
