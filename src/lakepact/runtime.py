@@ -6,16 +6,32 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _PAGE_BYTES: Final = 4_096
 
+_COMPUTE_THREADS: Final = 2
+"""Computations compete for the interpreter lock. More of them at once would take more memory and no less time."""
+
+_compute = ThreadPoolExecutor(_COMPUTE_THREADS, thread_name_prefix="lakepact-compute")
+
 _log = structlog.get_logger(__name__)
+
+
+async def off_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a long computation in a worker thread, so that the event loop goes on serving.
+
+    For work whose cost grows with what a client sent. It must not touch state that the event loop changes meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_compute, lambda: function(*args, **kwargs))
 
 
 class SystemClock:

@@ -31,10 +31,9 @@ from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.server import Server, running_server
 from tests.support.spark import WAREHOUSE, Lake, path_of
 from tests.support.tcp_proxy import CuttingProxy
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(600)
-
-DRIVER_TIMEOUT_S = 180
+DRIVER_TIMEOUT_S = 900
 
 FILE = """
 import os
@@ -194,7 +193,7 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
 
         def crash() -> None:
             running[-1].process.kill()
-            running[-1].process.wait(60)
+            running[-1].process.wait(PATIENCE_S)
             start()
 
         start()
@@ -219,13 +218,56 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
 
             result = settled(pipeline, pact, f"run-{number}", told)
             if timer.ident is not None:
-                timer.join(120)
+                timer.join(PATIENCE_S)
             again = dp.run(pipeline, pact, run_id=f"run-{number}")
             assert again.state is State.ALREADY_COMMITTED
             assert again.transaction_id == result.transaction_id
             for table in ("one", "other"):
                 assert pact.table(f"{db}.{table}").count() == 3 * (number + 1)
         assert len(running) == 1 + len(moments)
+
+
+@pytest.mark.parametrize("when", ["while a stage computes", "while a stage writes", "while a stage reads"])
+def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path: Path, when: str) -> None:
+    proxy = CuttingProxy("http://127.0.0.1:1")
+    with ExitStack() as servers:
+        running: list[Server] = []
+
+        def start() -> None:
+            running.append(servers.enter_context(running_server(tmp_path / "server")))
+            proxy.upstream = running[-1].url
+
+        def crash() -> None:
+            """The server is away for as long as it takes to start another one."""
+            running[-1].process.kill()
+            running[-1].process.wait(60)
+            threading.Thread(target=start).start()
+
+        start()
+        servers.callback(proxy.close)
+        pact = lp.connect(lake.spark, uri=proxy.url, warehouse=WAREHOUSE)
+        calls: list[str] = []
+        with dp.Pipeline(name, namespace="restarted") as pipeline:
+            dp.table(name="first")(three_rows)
+
+            @dp.table
+            def second(spark: SparkSession, first: DataFrame) -> DataFrame:
+                calls.append("second")
+                if len(calls) == 1 and when == "while a stage computes":
+                    crash()
+                    # A read through Spark's own client, which gives up at once.
+                    return spark.table("restarted.first").select("n")
+                if len(calls) == 1:
+                    proxy.after_answer, proxy.cut = False, crash
+                    proxy.met = "tables/second HTTP" if when == "while a stage writes" else "tables/first HTTP"
+                    if when == "while a stage reads":
+                        return spark.table("restarted.first").select("n")
+                return first.select("n")
+
+        result = dp.run(pipeline, pact)
+        assert result.state is State.COMMITTED and len(running) == 2
+        for table in ("first", "second"):
+            assert sorted(row.n for row in pact.table(f"restarted.{table}").collect()) == [0, 1, 2]
 
 
 def three_rows(spark: SparkSession) -> DataFrame:
@@ -245,7 +287,7 @@ def test_two_pipelines_at_once_on_overlapping_tables_are_both_applied_once(
     lake: Lake, shared: SparkLake, db: str, name: str
 ) -> None:
     lake.sql(f"CREATE TABLE {db}.both (who STRING, n BIGINT)")
-    meeting = threading.Barrier(2, timeout=120)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     def pipeline(who: str) -> dp.Pipeline:
         tries: list[int] = []

@@ -20,10 +20,11 @@ SOURCE: Final = Path(lakepact.__file__).parent
 @dataclass(frozen=True, slots=True)
 class Edit:
     module: str
-    """The file in `lakepact/kernel`."""
+    """The file in `package`."""
 
     old: str
     new: str
+    package: str = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def sabotaged_copy(sabotage: Sabotage, folder: Path) -> Path:
     """A copy of the source with the sabotage in it. Returns the folder to put on the path."""
     shutil.copytree(SOURCE, folder / "lakepact", ignore=shutil.ignore_patterns("__pycache__"))
     for edit in sabotage.edits:
-        path = folder / "lakepact" / "kernel" / edit.module
+        path = folder / "lakepact" / edit.package / edit.module
         text = path.read_text()
         found = text.count(edit.old)
         if found != 1:
@@ -528,3 +529,61 @@ SABOTAGES: Final = (
         "calm",
     ),
 )
+
+PUBLISHING: Final = (
+    Sabotage(
+        "a serializable transaction is rebased past a table it has loaded",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "publish.py",
+                """    if isolation is Isolation.SERIALIZABLE:
+        return False
+    notes""",
+                """    notes""",
+                "catalog",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "metadata changes are rebased without comparing what others have changed",
+        frozenset({"P2"}),
+        (
+            Edit(
+                "publish.py",
+                "if parts := changed_parts(base, newer, commit.updates):",
+                "if parts := changed_parts(newer, newer, commit.updates):",
+                "catalog",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "properties are left out of what is compared",
+        frozenset({"P2"}),
+        (
+            Edit(
+                "rebase.py",
+                """yield from (("properties", name) for name in body["updates"])""",
+                """yield from ()""",
+                "iceberg",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "a name that was created and dropped inside is no dependency",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "publish.py",
+                "            reads.update({write.key: write.revision for write in undone})\n",
+                "            pass\n",
+                "catalog",
+            ),
+        ),
+        seeds=400,
+    ),
+)
+"""Sabotages of how the catalog publishes a transaction, for `tests.sim.publishing`."""

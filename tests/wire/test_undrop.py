@@ -89,7 +89,7 @@ async def test_the_location_of_a_dropped_table_stays_its_own(wire: Wire) -> None
     await wire.delete("/namespaces/db/tables/t")
     answer = await wire.post("/namespaces/db/tables", {"name": "u", "schema": SCHEMA, "location": location})
     assert answer.status == 400
-    assert "undrop" in answer.json()["error"]["message"]
+    assert "Undrop" in answer.json()["error"]["message"]
     # The very same table may be registered again: it is its own.
     body = {"name": "t", "metadata-location": table["metadata-location"]}
     assert (await wire.post("/namespaces/db/register", body)).status == 200

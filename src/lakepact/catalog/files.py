@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.errors import BadRequest, NotFound
+from lakepact.catalog.errors import MissingFile, NotFound
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import Unreadable
@@ -133,7 +133,7 @@ class MetadataFiles:
         return file
 
     async def raw(self, location: str) -> bytes:
-        """The JSON of a file that has not been checked yet."""
+        """The JSON of a file that a request names and that has not been checked yet. Raises `NotFound`."""
         data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
         if data is None:
             raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
@@ -177,17 +177,20 @@ class MetadataFiles:
             self._cached.move_to_end(location)
             if look and self._look_every_time and not await self._blobs.exists(cached.name):
                 self._forget(location)
-                raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
+                raise MissingFile.at(location)
             self._on_cache(True)
             return cached
         self._on_cache(False)
         if not self._warehouse.holds(location):
-            raise BadRequest(
+            raise Unreadable(
                 f"its metadata is at {location}, which is not inside warehouse {self._warehouse.name} "
                 f"({self._warehouse.root}): the server's settings are those of another store or warehouse, or the "
                 f"warehouse was moved. Set them as they were; `lakepact doctor` tells more"
             )
-        text = await self.raw(location)
+        try:
+            text = await self.raw(location)
+        except NotFound:
+            raise MissingFile.at(location) from None
         try:
             document = read(orjson.loads(text))
         except (orjson.JSONDecodeError, Unreadable) as error:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.lineage import LINEAGE, lineage_of
+from lakepact.catalog.lineage import LINEAGE, checks_of_table, inputs_of_table, lineage_of, quality_of_table
 from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.differences import differences
@@ -136,6 +136,7 @@ def receipt_of(
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
     committed_ms = _committed_ms(change, metadata, transaction_id)
+    checks = checks_of_table(source, change.identifier)
     document: JsonObject = {
         "format": FORMAT,
         "event-id": str(uuid.uuid5(uuid.UUID(transaction_id or _NO_TRANSACTION), key)),
@@ -158,9 +159,9 @@ def receipt_of(
         **({} if change.governance is None else {"governance": change.governance}),
         "source": {name: value for name, value in source.items() if name not in _BESIDE},
         "lineage": lineage_of(source),
-        "quality": source.get("quality", "not-checked"),
-        "inputs": source.get("inputs", []),
-        "checks": source.get("checks", []),
+        "quality": quality_of_table(source, checks),
+        "inputs": inputs_of_table(source, change.identifier),
+        "checks": checks,
     }
     return Receipt(receipt_name(change.kind, committed_ms, key), document)
 

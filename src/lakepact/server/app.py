@@ -31,13 +31,13 @@ from lakepact.kernel.ports import BlobStore, CellStore, Rng
 from lakepact.kernel.trusted_time import TrustedClock
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.server import logs
 from lakepact.server.asgi import Admit, Application
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.auth.wiring import Auth, auth_of
 from lakepact.server.catalog_watch import CatalogWatch
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
-from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
@@ -55,6 +55,7 @@ from lakepact.upkeep.audit import AuditTrail
 from lakepact.upkeep.clock_evidence import ClockEvidence
 from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
+from lakepact.upkeep.projection_lag import projection_lag_job
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.restore import Restored, check_complete
@@ -111,6 +112,7 @@ class Service:
 
     catalogs: Mapping[str, Catalog]
     trail: AuditTrail
+    metrics: Metrics
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -228,6 +230,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             shutdown=shutdown,
             admit=admit or auth.guard.admit,
             refuse=None if site is None else site.refused,
+            draining=draining,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None
@@ -235,7 +238,9 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call, tls)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, stack.pop_all())
+        return Service(
+            asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, opened.metrics, stack.pop_all()
+        )
     raise AssertionError("unreachable")
 
 
@@ -270,6 +275,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         max_updates=settings.max_updates,
         max_page=settings.max_page,
         deadline_s=settings.request_deadline_s,
+        held_wait_s=settings.held_wait_s,
         cache_bytes=settings.metadata_cache_bytes,
         multi_table=settings.multi_table_transactions,
         drop_retention_s=settings.drop_retention_s,
@@ -325,6 +331,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
         opened.jobs.update(_receipt_jobs(opened, catalogs))
+        opened.jobs["projection-lag"] = projection_lag_job(catalogs, opened.clock, metrics.projection_lag)
     return catalogs, watch
 
 
@@ -332,8 +339,9 @@ def _upkeep_ended(metrics: Metrics, held: bool) -> None:
     if held:
         metrics.upkeep_ended()
     else:
-        # Who holds the lease counts them now. What was counted here is long ago.
+        # The server that holds the lease measures now. What was measured here is out of date.
         metrics.unfinished_transactions()
+        metrics.projection_lag(0.0)
 
 
 def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:
@@ -434,6 +442,8 @@ def _grpc(
     tls: Certificate | None,
 ) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
+    # gRPC's core prints to standard error from the threads that serve calls, and would block with it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from lakepact.server.grpc.server import GrpcServer
         from lakepact.server.grpc.service import TransactionsService
@@ -454,7 +464,7 @@ def _grpc(
 
 
 def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None]:
-    line = RequestLines(opened.settings.log_level)
+    line = logs.RequestLines(opened.settings.log_level)
     return line if opened.tracing is None else opened.tracing.described(line)
 
 
@@ -475,6 +485,7 @@ def _memory(url: str) -> bool:
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = TrustedClock(SystemClock()), SystemRng(), AsyncioTasks(), Metrics()
+    logs.count_dropped(metrics.log_lines_dropped)
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.

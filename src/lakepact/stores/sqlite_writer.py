@@ -28,6 +28,7 @@ from lakepact.errors import Contended, LakepactError, StoreUnavailable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.ports import Clock
 from lakepact.kernel.settings import KernelSettings
+from lakepact.stores import pools
 from lakepact.stores.sql_decide import unknown
 from lakepact.stores.sqlite_schema import explained
 from lakepact.stores.sqlite_turn import Turns
@@ -97,9 +98,15 @@ class Writer:
         self._settings = settings
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
+        self._working = False
         self._connection = connect()
         self._thread = threading.Thread(target=self._loop, name="lakepact-sqlite-writer", daemon=True)
         self._thread.start()
+        pools.register("sqlite_writer", self, lambda writer: writer.usage())
+
+    def usage(self) -> pools.PoolUsage:
+        """One connection, busy while it works on a job."""
+        return pools.PoolUsage(size=1, busy=int(self._working), waiting=self._jobs.qsize())
 
     def submit(self, run: Callable[[Work], T], transaction_id: TransactionId | None = None) -> asyncio.Future[T]:
         """Run the job in the next database transaction; the future is done once that is durable."""
@@ -134,9 +141,11 @@ class Writer:
                 job = self._jobs.get()
             closing = job is None
             if group:
+                self._working = True
                 with self._turns.taken(self._settings.deadline_s):
                     self._run(group)
                 _deliver(group)
+                self._working = False
             # A waiting thread must not keep the last group's values alive.
             group = []
             job = None

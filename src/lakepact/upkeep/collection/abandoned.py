@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakepact.catalog import Catalog
-from lakepact.catalog.errors import Refusal
+from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.reachable import ALIVE
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
@@ -59,7 +59,7 @@ class Abandoned:
             try:
                 if await self._hold(location, record, remover):
                     await self._delete_files(location, record, remover)
-            except Refusal as error:
+            except (Refusal, NotFound) as error:
                 report.leave(location, error)
                 return
         if not remover.dry_run:

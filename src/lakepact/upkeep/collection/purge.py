@@ -98,7 +98,7 @@ class Purge:
                 continue
             try:
                 await self._purge_one(one.pointer, others, remover)
-            except (Refusal, Unreadable) as error:
+            except (Refusal, NotFound, Unreadable) as error:
                 # Whoever wrote a table may have written anything into its manifests. That is this table's matter alone.
                 report.leave(shown(one.pointer.identifier), error)
 
