@@ -6,7 +6,7 @@ is the way in for programs, and loads the client when it is first asked for.
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "connect", "new_key"]
 
-__version__: Final = version("lakepact")
+_SOURCE_VERSION: Final = "0.1.0"
+"""For sources that are not installed, such as a zip for `spark-submit --py-files`. A test compares it with
+pyproject.toml."""
+
+
+def _version() -> str:
+    try:
+        return version("lakepact")
+    except PackageNotFoundError:
+        return _SOURCE_VERSION
+
+
+__version__: Final = _version()
 
 
 def __dir__() -> list[str]:

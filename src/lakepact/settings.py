@@ -278,7 +278,14 @@ class Settings(BaseSettings):
     )
     watchdog_s: float = Field(
         default=30.0,
-        description="How long a process may be stuck (its event loop does not run) before it is ended: 5 or more; 0: never.",
+        description="How long the event loop of a process may be stuck before it is ended: 5 or more. 0: for ever.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    held_wait_s: float = Field(
+        default=5.0,
+        description="How long a change waits for a table that a prepared transaction holds, before it is answered 503. "
+        "The same on every store.",
         ge=0,
         allow_inf_nan=False,
     )

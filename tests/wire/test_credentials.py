@@ -30,6 +30,7 @@ from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
 from tests.support.waiting import PATIENCE_S
+from tests.wire.overlays import begin
 from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.world import SCHEMA, VIEW_VERSION, Json, Wire, creation, new_key, segment, set_properties
 
@@ -157,7 +158,7 @@ async def test_create_load_register_and_stage_give_credentials(lake: Wire, guard
         assert credential["prefix"] == answer["metadata"]["location"] + "/"
         config = credential["config"]
         assert config == answer["config"]
-        assert config["client.region"] == REGION and config["s3.endpoint"] == guard.url
+        assert config["client.region"] == REGION and config["s3.endpoint"] == f"{guard.url}/"
         assert config["s3.path-style-access"] == "true"
         assert config["client.refresh-credentials-endpoint"] == f"v1/main/namespaces/db/tables/{name}/credentials"
         left_s = int(config["s3.session-token-expires-at-ms"]) / 1000 - time.time()
@@ -202,6 +203,49 @@ async def test_in_a_transaction_tables_that_it_alone_sees_have_credentials_too(l
     assert (await lake.client.send("GET", f"{inside}/t", headers=VENDED)).json()["storage-credentials"]
     assert (await lake.post(f"/transactions/{begun['transaction-id']}/abort", json={})).status == 200
     assert (await lake.client.send("GET", f"{inside}/new/credentials")).status >= 400
+
+
+async def test_t_vend_10_inside_a_transaction_credentials_write_and_delete_nothing(lake: Wire, guard: Guard) -> None:
+    table = await lake.table()
+    key = f"{folder_of(table)}/data/committed"
+    outside = client_of(guard, (await lake.get(T, headers=VENDED)).json()["config"])
+    outside.put_object(Bucket=guard.bucket, Key=key, Body=b"rows")
+    tx = await begin(lake)
+    made = await tx.post("/namespaces/db/tables", {"name": "new", "schema": SCHEMA}, headers=VENDED)
+    for answer, path in ((await tx.get(T, headers=VENDED), T), (made, "/namespaces/db/tables/new")):
+        config = answer.json()["config"]
+        assert config["s3.delete-enabled"] == "false"
+        [refreshed] = (await tx.get(f"{path}/credentials")).json()["storage-credentials"]
+        for given in (config, refreshed["config"]):
+            inside = client_of(guard, given)
+            own = f"{folder_of(answer.json())}/data/staged"
+            inside.put_object(Bucket=guard.bucket, Key=own, Body=b"rows")
+            for name in (key, own):
+                with pytest.raises(ClientError, match="AccessDenied"):
+                    inside.delete_object(Bucket=guard.bucket, Key=name)
+    assert outside.get_object(Bucket=guard.bucket, Key=key)["Body"].read() == b"rows"
+    # Outside of it nothing has changed: each gets a credential of its own.
+    config = (await lake.get(T, headers=VENDED)).json()["config"]
+    assert "s3.delete-enabled" not in config
+    client_of(guard, config).delete_object(Bucket=guard.bucket, Key=key)
+
+
+async def test_t_vend_10_inside_a_transaction_no_deletion_is_signed(opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table, tx = await lake.table(), await begin(lake)
+        base, folder = f"{guard.url}/{guard.bucket}", folder_of(table)
+        uri = f"{base}/{folder}/data/a"
+        many = {
+            **to_sign("POST", f"{base}?delete", content_type="application/xml"),
+            "body": f"<Delete><Object><Key>{folder}/data/a</Key></Object></Delete>",
+        }
+        for allowed in (to_sign("PUT", uri), to_sign("GET", uri), to_sign("DELETE", f"{uri}?uploadId=x")):
+            assert (await tx.post(f"{T}/sign", allowed)).status == 200
+        for refused in (to_sign("DELETE", uri), many):
+            answer = await tx.post(f"{T}/sign", refused)
+            assert answer.refusal == (403, "ForbiddenException")
+            assert "inside a transaction" in answer.error["message"]
+            assert (await lake.post(f"{T}/sign", refused)).status == 200
 
 
 async def test_the_configuration_lists_what_the_warehouse_has(opened: Opened, wire: Wire) -> None:

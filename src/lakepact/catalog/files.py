@@ -135,7 +135,19 @@ class MetadataFiles:
         if not await self._blobs.put(name, data):
             return False
         self._remember(MetadataFile(location, name, text, document, digest))
+        self._forget_before(document)
         return True
+
+    def _forget_before(self, document: JsonObject) -> None:
+        """Forget the version before the one that this version replaces.
+
+        Hardly anybody asks for it again. The direct predecessor is still needed, for the receipt and for requests
+        under way. Without this the cache of a server that commits fills up with versions that nobody reads, and the
+        garbage collector of Python walks through all of them, again and again.
+        """
+        previous = self._cached.get(_predecessor(document) or "")
+        if previous is not None and (older := _predecessor(previous.document)) is not None:
+            self._forget(older)
 
     async def delete(self, location: str) -> None:
         self._forget(location)
@@ -221,6 +233,12 @@ def _altered(file: MetadataFile, what: str) -> Unreadable:
         f"metadata file {file.location} was altered after the catalog took it: {what}. Nothing was changed. Restore "
         f"the file from a backup, or register an older version of the table; and see who can write there"
     )
+
+
+def _predecessor(document: JsonObject) -> str | None:
+    log = document.get("metadata-log")
+    location = log[-1].get("metadata-file") if log else None
+    return location if isinstance(location, str) else None
 
 
 def _weight(file: MetadataFile) -> int:

@@ -446,8 +446,10 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
     match record.state:
         case State.COMMITTED:
             what = "is committed: all of it is visible, and it takes no more statements"
+        case State.ABORTED if record.expired:
+            what = "has expired: it was neither committed nor renewed in time, and nothing of it was applied"
         case State.ABORTED:
-            what = "was aborted or has expired: nothing of it was applied"
+            what = "was aborted: nothing of it was applied"
         case State.FAILED:
             what = f"failed at its commit: nothing of it was applied ({_why(record)})"
         case State.RETRYABLE | State.PREPARING:

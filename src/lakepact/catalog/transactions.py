@@ -29,8 +29,8 @@ from lakepact.catalog.overlay import (
 from lakepact.catalog.publish import Publisher
 from lakepact.catalog.runs import Sees, checked_report, report_bytes, report_name, run_facts, without_facts
 from lakepact.catalog.warehouse import check_properties
-from lakepact.catalog.work import Call, Done, Draft
-from lakepact.errors import InvalidTransactionId, LakepactError, TransactionNotFound, WrongState
+from lakepact.catalog.work import Call, Done, Draft, key_reused
+from lakepact.errors import InvalidTransactionId, KeyReused, LakepactError, TransactionNotFound, WrongState
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId, derived_id, first_id_of, parse_transaction_id, timestamp_ms
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
@@ -197,6 +197,8 @@ class Transactions:
             record = await self.load(call.transaction_id)
             if record is None or record.state is State.ABORTED:
                 raise closed(call.transaction_id, record)
+            if key is not None and attempt == 0:
+                await self._take_key(call, key, digest)
             guard = await self._parts.store.lookup(guard_id(record.id))
             if guard is not None and guard.request_hash != digest:
                 raise other_changes(record.id)
@@ -214,6 +216,16 @@ class Transactions:
                 return record
             break
         return await self._publisher.prepare(call)
+
+    async def _take_key(self, call: Call, key: TransactionId, digest: Digest) -> None:
+        """Bind the key to this transaction and these changes. Raises `KeyReused` if it was used for others."""
+        used = derived_id(key, "prepare")
+        hashed = f"{call.transaction_id} {digest}"
+        answer = guard_answer(call.transaction_id, call.operation, call.warehouse)
+        try:
+            await self._parts.store.commit(Transaction(used, hashed, answer=answer))
+        except KeyReused:
+            raise key_reused(key) from None
 
     async def _stage_edits(
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, key: TransactionId | None

@@ -58,7 +58,7 @@ from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.projection_lag import projection_lag_job
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
-from lakepact.upkeep.restore import check_complete
+from lakepact.upkeep.restore import Restored, check_complete
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, count_job, row_jobs, store_jobs
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Opened:
 
     settings: Settings
     store: CellStore
+    restored: Restored
     warehouses: Mapping[str, BlobStore]
     """By name; their URLs are in `settings.places()`."""
 
@@ -274,10 +275,13 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         max_updates=settings.max_updates,
         max_page=settings.max_page,
         deadline_s=settings.request_deadline_s,
+        held_wait_s=settings.held_wait_s,
         cache_bytes=settings.metadata_cache_bytes,
         multi_table=settings.multi_table_transactions,
         drop_retention_s=settings.drop_retention_s,
         longest_transaction_s=settings.max_ttl_s,
+        generation=opened.restored.generation,
+        restored_ms=opened.restored.ended_ms,
     )
     catalogs = {
         name: Catalog(
@@ -314,6 +318,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
             CollectorSettings(settings.drop_retention_s, settings.abandoned_retention_s),
             interval_s=settings.gc_interval_s,
             expire=settings.expire_snapshots,
+            on_left=metrics.gc_left,
         )
     if settings.receipts:
         watch.receipts = Receipts(
@@ -498,7 +503,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     await evidence.read()
     if tracing is not None:
         store = tracing.port(store, "store")
-    await check_complete(store)
+    restored = await check_complete(store)
     warehouses: dict[str, BlobStore] = {}
     for name, place in settings.places().items():
         blobs = await open_blobs(place.url, place.options)
@@ -507,7 +512,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     stack.push_async_callback(_drain, tasks)
     process = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
     return Opened(
-        settings, store, warehouses, metrics, clock, evidence, rng, tasks, process, tracing, store_jobs(store)
+        settings, store, restored, warehouses, metrics, clock, evidence, rng, tasks, process, tracing, store_jobs(store)
     )
 
 
