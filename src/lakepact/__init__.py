@@ -29,6 +29,10 @@ def _version() -> str:
 __version__: Final = _version()
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in ("connect", "new_key"):
         from lakepact import client
