@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from lakepact.pipelines.errors import InvalidPipeline
@@ -109,12 +109,12 @@ def _pipeline_of_import() -> Pipeline | None:
     """The pipeline of the module that is being imported, if it is one that makes declarations."""
     from lakepact.pipelines.definition import Pipeline
 
-    frame = sys._getframe(1)
     package = __name__.rpartition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(package):
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
+    if frame is None:
+        return None
     module, name = frame.f_globals, str(frame.f_globals.get("__name__", "__main__"))
     spec = module.get("__spec__")
     if name == "__main__" or spec is None or not getattr(spec, "_initializing", False):
