@@ -6,15 +6,14 @@ is the way in for programs, and loads the client when it is first asked for.
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakepact.client import connect, new_key
 
-__all__ = ["__version__", "connect", "new_key"]
+    __version__: str
 
-__version__: Final = version("lakepact")
+__all__ = ["__version__", "connect", "new_key"]
 
 
 def __dir__() -> list[str]:
@@ -22,6 +21,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # Read at first use: it takes longer than the rest of this module.
+        from importlib.metadata import version
+
+        return version("lakepact")
     if name in ("connect", "new_key"):
         from lakepact import client
 
