@@ -22,9 +22,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,6 +31,8 @@ import orjson
 
 from lakepact.catalog.astray import astray
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
+from lakepact.cli import services
+from lakepact.cli.finding import Finding, bad, compared_clock, good, odd
 from lakepact.errors import Damaged, FormatTooNew, LakepactError
 from lakepact.extras import how_to_install
 from lakepact.kernel.identity import uuid7
@@ -54,39 +54,10 @@ CELL: Final = key_of("lakepact", "doctor")
 OLDEST_JAVA: Final = 17
 
 _SLOW_MS: Final = 500.0
-_OFF_S: Final = 5.0
-_FAR_OFF_S: Final = 300.0
 _LITTLE_BYTES: Final = 1 << 30
 _SOON_S: Final = 14 * 86_400
 _ANSWER_WITHIN_S: Final = 30.0
 _clock, _rng = SystemClock(), SystemRng()
-
-
-class Verdict(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    verdict: Verdict
-    found: str
-    do: str = ""
-    """What to do about it."""
-
-
-def good(subject: str, found: str) -> Finding:
-    return Finding(subject, Verdict.OK, found)
-
-
-def odd(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.WARN, found, do)
-
-
-def bad(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.FAIL, found, do)
 
 
 async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
@@ -97,8 +68,11 @@ async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
         found += shared(settings.store, name, place)
         found += [one async for one in warehouse(name, place, writes=writes)]
     found += [one async for one in credentials(settings)]
+    found += [one async for one in services.identity_provider(settings)]
     found += ports(settings)
-    found += [*java(), *spark()]
+    if importlib.util.find_spec("pyspark") is not None:
+        # A server runs no pipelines: where there is no PySpark, nothing here needs Java.
+        found += [*java(), *spark()]
     return found
 
 
@@ -136,7 +110,8 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
     finally:
         await opened.close()
     if urlsplit(settings.store).scheme.startswith("postgres"):
-        yield await _postgres_clock(settings.store)
+        async for finding in services.postgres(settings):
+            yield finding
 
 
 def _said(error: Exception) -> str:
@@ -188,17 +163,6 @@ async def _tables_of(opened: CellStore, name: str, place: Place) -> Finding:
             "These are the settings of another store or of another warehouse: set both as they were.",
         )
     return good(subject, f"those that were looked at ({count}) lie in it")
-
-
-async def _postgres_clock(url: str) -> Finding:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
-    finally:
-        await connection.close()
-    return _compared("clock: store", there - time.time())
 
 
 def _do_about(url: str, error: Exception | None = None) -> str:
@@ -315,18 +279,9 @@ async def _tried_out(subject: str, shown: str, blobs: BlobStore) -> AsyncIterato
         yield good(subject, f"{shown} writes and reads (in {took_ms} ms), and overwrites nothing")
         [entry] = await blobs.list(file, None, 1)
         # The time that storage gives a file is its own clock, in seconds as a rule.
-        yield _compared(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
+        yield compared_clock(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
     finally:
         await blobs.delete(file)
-
-
-def _compared(subject: str, ahead_s: float) -> Finding:
-    shown = f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
-    if abs(ahead_s) > _FAR_OFF_S:
-        return bad(subject, shown, "Set this machine's clock: leases and signatures go wrong with it (use NTP).")
-    if abs(ahead_s) > _OFF_S:
-        return odd(subject, shown, "Let both be set by NTP: leases end by the clock.")
-    return good(subject, "agrees with this machine's")
 
 
 # --- credentials for clients ---
@@ -445,11 +400,7 @@ def java() -> Iterator[Finding]:
 
 
 def spark() -> Iterator[Finding]:
-    try:
-        version = importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        yield odd("spark", "pyspark is not installed", f"Pipelines need it: {how_to_install('spark')}.")
-        return
+    version = importlib.metadata.version("pyspark")
     from lakepact.spark.runtimes import check_fits, runtime_for
 
     try:

@@ -16,7 +16,7 @@ import typer
 from lakepact.cli.app import JSON_ASKED_FOR
 from lakepact.client import Identifier, Lake, LoadedTable, Name, NotFound, Retry, Transaction, Unavailable, connect
 from lakepact.client.lake import DEFAULT_URI, URI_VARIABLE
-from lakepact.client.token import TOKEN_VARIABLE, given_token
+from lakepact.client.token import TOKEN_VARIABLE, given_token, source_of
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
@@ -100,7 +100,8 @@ def connected(uri: str | None, warehouse: str | None, token: str | None) -> Lake
         )
     try:
         if token:
-            given_token(token)
+            # A mistake in the command line is reported before the server is looked for.
+            source_of(given_token(token) or "")
         _check_listening(uri or DEFAULT_URI)
         return connect(uri, warehouse, token, retry=_RETRY)
     except ValueError as error:
