@@ -35,6 +35,7 @@ from lakepact.cli import services
 from lakepact.cli.finding import Finding, bad, compared_clock, good, odd
 from lakepact.errors import Damaged, FormatTooNew, LakepactError
 from lakepact.extras import how_to_install
+from lakepact.java import JAVA_HOME, find_java
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
@@ -381,9 +382,9 @@ def _health(host: str, port: int, base_path: str, tls: bool) -> Mapping[str, Any
 
 
 def java() -> Iterator[Finding]:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    do = f"Install Java {OLDEST_JAVA} or newer, and set JAVA_HOME. Only Spark needs it."
+    home = os.environ.get(JAVA_HOME)
+    found = find_java()
+    do = f"Install Java {OLDEST_JAVA} or newer, and set JAVA_HOME; or {how_to_install('java')}. Only Spark needs it."
     if found is None:
         yield odd("java", f"there is none {'in JAVA_HOME' if home else 'on the PATH'}", do)
         return

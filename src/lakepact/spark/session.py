@@ -8,6 +8,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from lakepact.java import provide_java
 from lakepact.spark.clones import iceberg_jar, java_class
 from lakepact.spark.runtimes import DELTA_CATALOG, check_loaded
 from lakepact.spark.settings import DEFAULT_CATALOG, SESSION_CATALOG, conf, merged
@@ -30,6 +31,7 @@ def session(
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
     """
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:
@@ -57,6 +59,7 @@ def configure(
     jars: str | Path | None = None,
 ) -> SparkSession.Builder:
     """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     return _configured(builder, own)
 
