@@ -6,7 +6,7 @@ is the way in for programs, and loads the client when it is first asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lakepact.client import connect, new_key
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = ["__version__", "connect", "new_key"]
+
+_SOURCE_VERSION: Final = "0.1.0"
+"""For sources that are not installed, such as a zip for `spark-submit --py-files`. A test compares it with
+pyproject.toml."""
 
 
 def __dir__() -> list[str]:
@@ -23,9 +27,12 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         # Read at first use: it takes longer than the rest of this module.
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("lakepact")
+        try:
+            return version("lakepact")
+        except PackageNotFoundError:
+            return _SOURCE_VERSION
     if name in ("connect", "new_key"):
         from lakepact import client
 

@@ -21,6 +21,7 @@
     │   └── RowsGone
     ├── Contended                 somebody else is in the way; nothing was applied, try again
     ├── StoreUnavailable          the store did not answer; nothing was applied, try again
+    │   └── OutOfMemory           the server has too little memory for it now
     ├── OutcomeUnknown            it may or may not have happened; look the transaction up
     ├── Damaged                   fail closed: a person must look
     │   ├── MissingRecord
@@ -34,7 +35,9 @@ to what, and what to do next.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_MESSAGE_CHARACTERS: Final = 16_384
 
 
 class LakepactError(Exception):
@@ -168,6 +171,12 @@ class StoreUnavailable(LakepactError):
     type: ClassVar[str] = "store-unavailable"
 
 
+class OutOfMemory(StoreUnavailable):
+    """The server has not enough free memory for this now. Nothing was applied, nothing is damaged; try again."""
+
+    type: ClassVar[str] = "out-of-memory"
+
+
 class OutcomeUnknown(LakepactError):
     """The step may or may not have happened. `lookup`, or the same step again with the same id, settles it."""
 
@@ -209,6 +218,13 @@ class StoreUnsuitable(LakepactError):
     """The store does not honour conditional writes, so no promise could be kept on it."""
 
     type: ClassVar[str] = "store-unsuitable"
+
+
+def short_message(text: str) -> str:
+    """An error's text, cut to what a response may carry. It may quote what a client sent, however long that is."""
+    if len(text) <= _MESSAGE_CHARACTERS:
+        return text
+    return f"{text[:_MESSAGE_CHARACTERS]}... ({len(text):,} characters)"
 
 
 def json_kind(value: object) -> str:

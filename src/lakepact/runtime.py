@@ -6,21 +6,42 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _PAGE_BYTES: Final = 4_096
+
+_COMPUTE_THREADS: Final = 2
+"""Computations compete for the interpreter lock. More of them at once would take more memory and no less time."""
+
+_compute = ThreadPoolExecutor(_COMPUTE_THREADS, thread_name_prefix="lakepact-compute")
 
 _log = structlog.get_logger(__name__)
 
 
+async def off_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a long computation in a worker thread, so that the event loop goes on serving.
+
+    For work whose cost grows with what a client sent. It must not touch state that the event loop changes meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_compute, lambda: function(*args, **kwargs))
+
+
 class SystemClock:
+    """This machine's clock. It confirms itself: where ages decide, a `TrustedClock` goes around it."""
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def confirmed_ms(self) -> int:
+        return self.now_ms()
 
     def monotonic_s(self) -> float:
         return time.monotonic()

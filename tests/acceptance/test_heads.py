@@ -101,7 +101,7 @@ def test_a_head_in_pieces_and_a_long_body_are_no_offence(server: Server) -> None
             connection.sendall(bytes([byte]))
         assert status_of(connection) == 200
         body = b'{"namespace": ["n"], "properties": {"a": "' + b"x" * 10 * LIMIT + b'"}}'
-        sent = head(b"Content-Length: %d" % len(body), path=b"/v1/namespaces").replace(b"GET", b"POST") + body
+        sent = head(b"Content-Length: %d" % len(body), path=b"/v1/main/namespaces").replace(b"GET", b"POST") + body
         connection.sendall(sent)
         assert status_of(connection) == 200
         connection.sendall(head())

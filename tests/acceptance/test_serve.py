@@ -119,7 +119,7 @@ def test_a_signal_lets_the_request_under_way_finish_and_nothing_new_begin(tmp_pa
         while not seen.endswith(b"}"):
             seen += idle.recv(65_536)
         # A request whose body is not complete yet is under way.
-        slow.sendall(b"POST /v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
+        slow.sendall(b"POST /v1/main/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
         eventually(lambda: "lakepact_open_requests 2.0" in server.get("/metrics")[1])
         server.process.send_signal(number)
         # An idle connection is closed, which tells that the server has begun to stop.
@@ -264,9 +264,9 @@ def alive(pid: int) -> bool:
 
 def test_header_names_are_spelled_on_the_wire_as_clients_look_for_them(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        assert server.get("/v1/namespaces", "POST", {"namespace": ["a"]})[0] == 200
+        assert server.get("/v1/main/namespaces", "POST", {"namespace": ["a"]})[0] == 200
         schema = {"type": "struct", "fields": [{"id": 1, "name": "x", "type": "long", "required": False}]}
-        assert server.get("/v1/namespaces/a/tables", "POST", {"name": "t", "schema": schema})[0] == 200
+        assert server.get("/v1/main/namespaces/a/tables", "POST", {"name": "t", "schema": schema})[0] == 200
         answer = raw(server, b"GET /v1/main/namespaces/a/tables/t HTTP/1.1")
         assert b"\r\nETag: " in answer
         assert b"\r\nserver:" not in answer.lower()

@@ -128,16 +128,16 @@ def test_a_transaction_killed_at_any_storage_operation_is_finished_or_given_up_a
 async def _kill_at_every_point(victims: Victims, run: Run, every: int) -> tuple[int, int]:
     chance = random.Random(0)
     async with opened(run.settings) as (client, _):
-        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        assert (await client.send("POST", "/v1/main/namespaces", json={"namespace": [NAMESPACE]})).status == 200
         for name in TABLES:
-            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            made = await client.send("POST", f"/v1/main/namespaces/{NAMESPACE}/tables", json=creation(name))
             assert made.status == 200
     for kills, at in enumerate(range(1, MORE_POINTS_THAN_ANY_TRANSACTION_HAS, every)):
         parent = run.committed[-1] if run.committed else None
         # Every other time the statements have no keys, as most engines send them.
         keys = tuple(new_key(chance) if at % 2 else None for _ in range(3))
         job = Job(new_key(chance), at, parent, len(run.committed), keys, time.time_ns() // 1_000_000)
-        before = [f"/v1/namespaces/{NAMESPACE}/tables/{name}" for name in TABLES]
+        before = [f"/v1/main/namespaces/{NAMESPACE}/tables/{name}" for name in TABLES]
         ended = victims.run({"settings": run.settings, "at": at, "before": before, "requests": job.requests()})
         give_up = bool(at // every % 3 == 2)
         await _audit_point(run, job, answered=ended["status"] is not None, give_up=give_up)

@@ -135,15 +135,25 @@ def test_a_graph_runs_as_one_transaction_and_stages_read_what_others_have_staged
     assert stages[f"{raw}.facts"].figures.bytes > 0
 
     # What was read is what the transaction has loaded, at the snapshots it saw; the receipts say so.
-    assert {one.table: one.snapshot_id for one in result.inputs} == {
+    assert {one.table: one.snapshot_id for one in result.inputs if not one.staged} == {
         f"{raw}.{table}": id for table, id in before.items()
     }
     found = receipt(lake, f"{raw}.daily")
-    assert (found["lineage"], found["quality"]) == ("verified", "passed")
+    assert (found["lineage"], found["quality"]) == ("verified", "warned")
     assert found["source"]["kind"] == "pipeline"
     assert (found["source"]["pipeline"], found["source"]["run-id"]) == (name, result.run_id)
-    assert {one["table"] for one in found["inputs"]} == {f"{raw}.raw_orders", f"{raw}.raw_customers"}
-    assert len(found["checks"]) == len(result.checks)
+
+    # Each table has the inputs of its own stage, those of the same run at the staged snapshot; and its own checks.
+    def made_of(table: str) -> set[tuple[str, str]]:
+        return {(one["table"], one["snapshot-id"]) for one in receipt(lake, f"{raw}.{table}")["inputs"]}
+
+    at = {f"{raw}.{table}": str(lake.metadata(f"{raw}.{table}")["current-snapshot-id"]) for table in lake.tables(raw)}
+    assert made_of("daily") == {(f"{raw}.facts", at[f"{raw}.facts"])}
+    assert made_of("customers") == {(f"{raw}.raw_customers", at[f"{raw}.raw_customers"])}
+    assert {table for table, _ in made_of("facts")} == {f"{raw}.raw_orders", f"{raw}.customers"}
+    assert [one["name"] for one in found["checks"]] == ["number of rows", "cheap", "sums agree"]
+    assert receipt(lake, f"{raw}.customers")["quality"] == "passed"
+    assert "is of somebody" in [one["name"] for one in receipt(lake, f"{raw}.facts")["checks"]]
     summary = lake.metadata(f"{raw}.facts")["snapshots"][-1]["summary"]
     assert summary["lakepact.run-id"] == result.run_id
     assert summary["lakepact.stage"] == f"{raw}.facts"
@@ -396,12 +406,17 @@ def test_delta_and_iceberg_tables_are_made_of_each_other_in_one_commit(
         "worth it": Status.PASSED,
         "name in daily": Status.PASSED,
     }
-    # What a run makes itself is none of its inputs, whatever its format.
-    assert {one.table: one.snapshot_id for one in result.inputs} == {
+    assert {one.table: one.snapshot_id for one in result.inputs if not one.staged} == {
         f"{raw}.{table}": at for table, at in before.items()
+    }
+    # What a run makes itself is an input of other stages, whatever its format.
+    assert {(one.table, one.version) for one in result.inputs if one.staged and one.version is not None} == {
+        (f"{raw}.facts", 0),
+        (f"{raw}.customers", 0),
     }
     found = delta_receipt(lake, delta["best"])
     assert (found["lineage"], found["quality"]) == ("verified", "passed")
+    assert [one["table"] for one in found["inputs"]] == [f"{raw}.daily"]
     assert (found["source"]["pipeline"], found["source"]["run-id"]) == (name, result.run_id)
 
     # Once more: what is added to is added to, with a new column, what is merged and computed anew is not doubled.

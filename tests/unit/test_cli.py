@@ -317,6 +317,27 @@ def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
         assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)
 
 
+def test_the_line_for_spark_has_all_that_spark_needs() -> None:
+    def line(**settings: Any) -> str:
+        lines = announcement(Settings.load(**settings), "http://127.0.0.1:1234")
+        return next(line for line in lines if line.startswith("  Spark"))
+
+    local = line()
+    assert "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions" in local
+    assert "bundle" not in local and "io-impl" not in local
+    bucket = line(warehouse="s3://bucket/x", warehouse_credentials={"role_arn": "arn:aws:iam::123456789012:role/x"})
+    assert "iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.iceberg:iceberg-aws-bundle:1.12.0 " in bucket
+    assert "spark.sql.catalog.lake.io-impl=org.apache.iceberg.aws.s3.S3FileIO" in bucket
+    assert "X-Iceberg-Access-Delegation=vended-credentials" in bucket
+
+
+def test_the_lines_for_spark_and_in_the_docs_are_the_same(root: Path) -> None:
+    lines = announcement(Settings.load(), "http://127.0.0.1:8181")
+    printed = next(line for line in lines if line.startswith("  Spark")).removeprefix("  Spark").split()
+    section = (root / "docs" / "engines.md").read_text().split("## Spark\n", 1)[1].split("```")[1]
+    assert printed == section.removeprefix("sh").replace("\\\n", " ").split()
+
+
 def test_serve_prints_both_places_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = "\n".join(announcement(Settings.load(), "http://127.0.0.1:1234"))

@@ -59,7 +59,7 @@ def queries(dashboard: Any, rules: list[Any]) -> Iterator[str]:
 async def test_every_metric_label_and_value_that_is_asked_for_exists(dashboard: Any, rules: list[Any]) -> None:
     known = await samples()
     for query in queries(dashboard, rules):
-        asked = re.findall(r"\b((?:lakepact|multi_table)_\w+)(\{[^}]*\})?", query)
+        asked = re.findall(r"\b((?:lakepact|multi_table|process)_\w+)(\{[^}]*\})?", query)
         assert asked, query
         for metric, selector in asked:
             assert metric in known, f"there is no {metric}: {query}"

@@ -6,10 +6,11 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import distributions
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 TARGETS = ["help", "setup", "demo", "test", "verify", "check", "sim", "rck", "bench", "serve"]
 
@@ -62,6 +63,9 @@ def test_continuous_integration_calls_make_test_and_nothing_else(root: Path) -> 
     assert re.search(r"\bmake\b.* test$", commands[0])
 
 
+SERVER_EXTRAS = ("", "postgres", "objects", "grpc", "oidc", "gcs-keys", "duckdb", "delta", "otel")
+
+
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -93,6 +97,42 @@ def test_the_pins_of_the_project_and_of_the_environment_agree(root: Path) -> Non
         found = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^;\s]+)", requirement)
         if found:
             assert pinned[normal(found[1])] == found[2], requirement
+
+
+def hashed(root: Path) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes of every package of `requirements.txt`."""
+    text = (root / "requirements.txt").read_text().replace("\\\n", " ")
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            requirement, *hashes = line.split()
+            name, _, version = requirement.partition("==")
+            found[normal(name)] = version, hashes
+    return found
+
+
+def test_every_hashed_requirement_has_the_pinned_version_and_hashes(root: Path) -> None:
+    pinned, found = pins(root), hashed(root)
+    assert found
+    for name, (version, hashes) in found.items():
+        assert pinned[name] == version, f"{name}: run tools/hash_requirements.py"
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes), name
+
+
+def test_hashed_requirements_hold_all_that_a_server_needs(root: Path) -> None:
+    """What is installed here and required by Lakepact with the extras of a server."""
+    found = hashed(root)
+    ahead, seen = [("lakepact", extra) for extra in SERVER_EXTRAS], set()
+    while ahead:
+        name, extra = ahead.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        assert name == "lakepact" or name in found, f"{name}: run tools/hash_requirements.py"
+        for text in requires(name) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                ahead += [(normal(requirement.name), one) for one in requirement.extras or {""}]
 
 
 def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:

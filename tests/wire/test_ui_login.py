@@ -104,7 +104,7 @@ async def test_a_form_needs_what_the_page_of_its_session_carries(door: Door) -> 
     cookie = await logged_in(door)
     begun = await door.post("/v1/transactions", {}, (await door.tokens.create("eve", admin=True)).text)
     path = f"/ui/transactions/main/{begun.json()['transaction-id']}"
-    page = await show(door, path, cookie)
+    page = await show(door, f"{path}/abort", cookie)
     fields = page.forms[-1].fields
     assert len(fields["csrf"]) > 20
     other = await logged_in(door, "bob")

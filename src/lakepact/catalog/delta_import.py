@@ -37,7 +37,7 @@ from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import Tables, already_exists
-from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, replay
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, replay, unless_held
 from lakepact.delta.actions import Action, Add, JsonObject, Remove
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion
 from lakepact.delta.codec import sorted_actions
@@ -173,6 +173,7 @@ class DeltaImport:
 
     async def _run(self, call: Call, request: ImportDelta) -> Done:
         rows = needed(self._parts.rows)
+        self._parts.warehouse.check_location(request.location)
         folder = self._parts.warehouse.blob_name(request.location)
         location = f"{self._parts.warehouse.root}/{folder}"
         there = await self._there(rows, request, folder)
@@ -366,6 +367,7 @@ class DeltaImport:
                 await self._tables.refuse_taken(draft, identifier)
                 pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
                 await self._tables.claim(draft, pointer)
+                await draft.run_last_checks()
             else:
                 pointer = await self._next(draft, identifier, there, summary)
             await rows.put(call.transaction_id, changes, request_hash=call.request_hash, tombstones=tombstones)
@@ -413,7 +415,12 @@ class DeltaImport:
     async def _commit(self, transaction: Transaction) -> Done | None:
         """None if something has moved: plan again."""
         try:
-            outcome = await self._parts.store.commit(transaction, settle_conflict=False)
+            outcome = await unless_held(
+                lambda: self._parts.store.commit(transaction, settle_conflict=False),
+                self._parts.clock,
+                self._parts.rng,
+                self._parts.settings.held_wait_s,
+            )
         except RowsGone:
             return None
         match outcome:

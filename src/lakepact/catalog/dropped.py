@@ -146,7 +146,11 @@ class Dropped:
         await self._check_readable(pointer)
         key, name_key = self._names.pointer_key(pointer), self._keys.name(name)
         [cell, _] = await draft.read(key, name_key)
-        assert not cell.exists, "a table that is there has no note that it was dropped"
+        if cell.exists:
+            # The cells are read one after another: another request restored the table after its note was read.
+            raise AlreadyExists(
+                f"Cannot restore {shown(pointer.identifier)} ({pointer.id}): another request has restored it already"
+            )
         back = replace(pointer, identifier=name, change=Change.UNDROP)
         draft.write(note, None)
         draft.write(name_key, {"kind": pointer.kind, "id": pointer.id})
@@ -190,8 +194,7 @@ class Dropped:
         key = self._location(pointer)
         owner = await draft.current(key)
         if owner is None:
-            await self._folders.check(draft, pointer)
-            await self._folders.check_again(pointer)
+            await self._folders.check_restored(draft, pointer)
             draft.write(key, {"id": pointer.id, "location": pointer.location})
         elif owner["id"] != pointer.id:
             raise AlreadyExists(

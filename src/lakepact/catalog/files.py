@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.errors import BadRequest, NotFound
+from lakepact.catalog.errors import MissingFile, NotFound
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import Unreadable
@@ -122,7 +122,7 @@ class MetadataFiles:
         return file
 
     async def raw(self, location: str) -> bytes:
-        """The JSON of a file that has not been checked yet."""
+        """The JSON of a file that a request names and that has not been checked yet. Raises `NotFound`."""
         data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
         if data is None:
             raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
@@ -135,7 +135,19 @@ class MetadataFiles:
         if not await self._blobs.put(name, data):
             return False
         self._remember(MetadataFile(location, name, text, document, digest))
+        self._forget_before(document)
         return True
+
+    def _forget_before(self, document: JsonObject) -> None:
+        """Forget the version before the one that this version replaces.
+
+        Hardly anybody asks for it again. The direct predecessor is still needed, for the receipt and for requests
+        under way. Without this the cache of a server that commits fills up with versions that nobody reads, and the
+        garbage collector of Python walks through all of them, again and again.
+        """
+        previous = self._cached.get(_predecessor(document) or "")
+        if previous is not None and (older := _predecessor(previous.document)) is not None:
+            self._forget(older)
 
     async def delete(self, location: str) -> None:
         self._forget(location)
@@ -151,17 +163,20 @@ class MetadataFiles:
             self._cached.move_to_end(location)
             if look and self._look_every_time and not await self._blobs.exists(cached.name):
                 self._forget(location)
-                raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
+                raise MissingFile.at(location)
             self._on_cache(True)
             return cached
         self._on_cache(False)
         if not self._warehouse.holds(location):
-            raise BadRequest(
+            raise Unreadable(
                 f"its metadata is at {location}, which is not inside warehouse {self._warehouse.name} "
                 f"({self._warehouse.root}): the server's settings are those of another store or warehouse, or the "
                 f"warehouse was moved. Set them as they were; `lakepact doctor` tells more"
             )
-        text = await self.raw(location)
+        try:
+            text = await self.raw(location)
+        except NotFound:
+            raise MissingFile.at(location) from None
         try:
             document = read(orjson.loads(text))
         except (orjson.JSONDecodeError, Unreadable) as error:
@@ -218,6 +233,12 @@ def _altered(file: MetadataFile, what: str) -> Unreadable:
         f"metadata file {file.location} was altered after the catalog took it: {what}. Nothing was changed. Restore "
         f"the file from a backup, or register an older version of the table; and see who can write there"
     )
+
+
+def _predecessor(document: JsonObject) -> str | None:
+    log = document.get("metadata-log")
+    location = log[-1].get("metadata-file") if log else None
+    return location if isinstance(location, str) else None
 
 
 def _weight(file: MetadataFile) -> int:

@@ -48,12 +48,21 @@ class CatalogSettings:
     max_batch: int = 400
     max_page: int = 1_000
     deadline_s: float = 30.0
+    held_wait_s: float = 5.0
+    """How long a change waits for a table that another transaction holds. The same on every store."""
+
     cache_bytes: int = 256 << 20
     multi_table: bool = True
     max_delta_files: int = 100_000
     mirrors: tuple[str, ...] = ()
     drop_retention_s: float = 604_800.0
     """For how long what was dropped keeps its location, and can come back for sure."""
+
+    generation: int = 0
+    """Which restore the store comes from; 0 if it was never restored."""
+
+    restored_ms: int = 0
+    """When that restore ended: what is dated earlier was written by the restore."""
 
     longest_transaction_s: float = 86_400.0
     """For how long an open transaction may live without being renewed: what it looks at is not taken before that."""
@@ -184,8 +193,8 @@ class Operations:
 
     async def load_namespace(self, namespace: Sequence[str]) -> Mapping[str, str]:
         check_namespace(namespace)
-        properties: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
-        return properties
+        stored: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
+        return self._namespaces.effective(namespace, stored)
 
     async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
         return await self._worker.perform(call, lambda draft: self._namespaces.create(draft, namespace, properties))
@@ -254,6 +263,9 @@ class Operations:
         """The metadata of a table that is not there yet. The client writes into it, then commits its creation."""
         draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms())
         metadata = await self._tables.staged(draft, namespace, request)
+        if request.location is not None:
+            await self._tables.check_staged(draft, metadata)
+            await draft.run_last_checks()
         # Some engines write with plain file calls and expect the folders to be there.
         await self.parts.files.make_folders(*(f"{metadata['location']}/{folder}" for folder in ("metadata", "data")))
         return metadata

@@ -61,6 +61,9 @@ NOTING: Final = "noteLocation"
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
 
+ABORTING: Final = "noteAbort"
+"""The operation of a record that only says who has aborted another transaction. It leaves no receipt."""
+
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
 _MOST_ANSWERS: Final = 64
@@ -305,17 +308,20 @@ class Overlay(Operations):
         self, pointer: Pointer, *, version: int | None = None, timestamp_ms: int | None = None, files: bool = True
     ) -> DeltaTable:
         table = await super().load_delta_of(pointer, version=version, timestamp_ms=timestamp_ms, files=files)
-        if files:
-            await self._note_rows_read(pointer)
+        await self._note_read(pointer, rows=files)
         return table
 
     async def delta_history_of(self, pointer: Pointer, before: int | None, limit: int) -> Sequence[VersionRow]:
-        await self._note_rows_read(pointer)
+        await self._note_read(pointer, rows=True)
         return await super().delta_history_of(pointer, before, limit)
 
-    async def _note_rows_read(self, pointer: Pointer) -> None:
-        """Whoever has seen a table's files may have computed something from them: what is added is not blind then."""
-        await self._cells.read(self.parts.keys.rows_read(pointer.id))
+    async def _note_read(self, pointer: Pointer, *, rows: bool) -> None:
+        """Note that the client was shown this table. Appends are rebased only past versions that do not change it.
+
+        `rows`: it was shown the table's files too, and what it appends may be computed from them.
+        """
+        keys = self.parts.keys
+        await self._cells.read(keys.head_read(pointer.id), *([keys.rows_read(pointer.id)] if rows else []))
 
     async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
         refuse_destruction(iceberg)
@@ -440,8 +446,10 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
     match record.state:
         case State.COMMITTED:
             what = "is committed: all of it is visible, and it takes no more statements"
+        case State.ABORTED if record.expired:
+            what = "has expired: it was neither committed nor renewed in time, and nothing of it was applied"
         case State.ABORTED:
-            what = "was aborted or has expired: nothing of it was applied"
+            what = "was aborted: nothing of it was applied"
         case State.FAILED:
             what = f"failed at its commit: nothing of it was applied ({_why(record)})"
         case State.RETRYABLE | State.PREPARING:

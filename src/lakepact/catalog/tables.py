@@ -87,6 +87,10 @@ class Tables:
         self._warehouse.check_metadata(metadata)
         return metadata
 
+    async def check_staged(self, draft: Draft, metadata: JsonObject) -> None:
+        """Refuse a location that overlaps another table's, for a client that will create the table later."""
+        await self._folders.check_staged(draft, metadata["location"], metadata["table-uuid"])
+
     async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         metadata = await self.staged(draft, namespace, request)
         pointer = await self._begin(draft, Identifier(namespace, request.name), metadata, Change.CREATE)
@@ -210,7 +214,7 @@ class Tables:
             # Beside other tables this one is a guard: what it requires must hold when they change.
             draft.depend_on(self._keys.table(pointer.id))
             return Changed(identifier, pointer.metadata_location)
-        new = self._next(draft, pointer, applied)
+        new = self._next(draft, pointer, applied, base)
         self._folders.check_paths(draft, new, applied.metadata, base)
         if new.location != pointer.location:
             await self._folders.claim(draft, new)
@@ -234,10 +238,10 @@ class Tables:
             await self._change_old(draft, identifier, Commit(identifier, (), tuple(updates)), pointer)
         return {"snapshots": list(gone.snapshots), "refs": list(gone.refs)}
 
-    def _next(self, draft: Draft, pointer: Pointer, applied: Applied) -> Pointer:
+    def _next(self, draft: Draft, pointer: Pointer, applied: Applied, base: JsonObject) -> Pointer:
         """The pointer to the next version, whose file goes into the draft."""
         metadata = applied.metadata
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
         digest = draft.put(location, metadata)
         if _deletes_old_metadata(metadata):
@@ -264,9 +268,13 @@ class Tables:
         try:
             raw = text if text is not None else await self._files.raw(what)
             metadata = check_table_metadata(parsed(what, raw))
-            base = (await self._files.of(pointer)).document
+        except (Unreadable, InvalidMetadata) as error:
+            raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
+        # If this one is damaged, that is no fault of the request.
+        base = (await self._files.of(pointer)).document
+        try:
             check_successor(base, metadata)
-        except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
+        except (InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
         if location == pointer.metadata_location:
             return location
@@ -280,7 +288,7 @@ class Tables:
                 f"{what} follows {log[-1]['metadata-file']}, and the table is at {pointer.metadata_location}. Refresh "
                 f"and try again"
             )
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base)
         old, new = base.get("properties") or {}, metadata.get("properties") or {}
         check_properties([name for name in {*old, *new} if old.get(name) != new.get(name)])
         digest = digest_of(raw)

@@ -94,7 +94,7 @@ class Views:
         if not applied.changed:
             return {"metadata-location": pointer.metadata_location}
         metadata = applied.metadata
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
         digest = draft.put(location, metadata)
         new = Pointer.to(

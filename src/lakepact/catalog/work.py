@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import orjson
 
@@ -56,6 +56,8 @@ from lakepact.kernel.ports import CellStore, Clock, Rng, Tasks
 
 _ATTEMPTS: Final = 64
 """Plans made for one request before it is told to come back later. Each lost one is somebody else's success."""
+
+T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.25
@@ -110,6 +112,10 @@ class Judge(Protocol):
         """Whether a refusal may name it."""
         ...
 
+    async def check_held(self, keys: Sequence[Key]) -> None:
+        """These cells were only read, and are about to be held against everybody else. Raises to forbid it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -155,6 +161,9 @@ class Draft:
 
         self.delta: dict[str, DeltaStep] = {}
         """What happens to Delta tables, by their ids: rows that are written before the commit."""
+
+        self.sees: Callable[[Pointer], bool] = lambda pointer: True
+        """Whether a refusal may name this table to the requester. Authorization sets it."""
 
         self.seen: dict[Key, Cell] = {}
         self.writes: dict[Key, Value | None] = {}
@@ -264,9 +273,11 @@ class Worker:
         *,
         warehouse: str,
         deadline_s: float,
+        held_wait_s: float,
         on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]],
         watch: Watch,
     ) -> None:
+        self._held_wait_s = held_wait_s
         self.store = store
         self._files = files
         self._rows = rows
@@ -381,7 +392,12 @@ class Worker:
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
         transaction = draft.transaction(call, answer, beside)
         try:
-            outcome = await self.store.commit(transaction, settle_conflict=False)
+            outcome = await unless_held(
+                lambda: self.store.commit(transaction, settle_conflict=False),
+                self._clock,
+                self._rng,
+                min(self._held_wait_s, deadline - self._clock.monotonic_s()),
+            )
         except RowsGone:
             # Another attempt under this key has planned anew, or another request has used the same key.
             rows.lost()
@@ -426,6 +442,22 @@ class Worker:
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+async def unless_held(attempt: Callable[[], Awaitable[T | Busy]], clock: Clock, rng: Rng, wait_s: float) -> T | Busy:
+    """Attempt a commit or a prepare until nothing that it needs is held by another transaction, for up to `wait_s`.
+
+    Stores answer `Busy` at once; waiting is done here, so that it is the same on all of them. Whoever holds a table by
+    a prepared transaction is usually about to commit it.
+    """
+    until_s = clock.monotonic_s() + wait_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        outcome = await attempt()
+        if not isinstance(outcome, Busy) or clock.monotonic_s() + pause_s > until_s:
+            return outcome
+        await clock.sleep(pause_s * (0.5 + rng.uniform() / 2))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 async def planned(call: Call, plan: Plan, draft: Draft) -> JsonObject:

@@ -9,13 +9,14 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 import typer
 
 from lakepact.cli.lazy import LazyGroup, lazy_group
 from lakepact.errors import LakepactError
+from lakepact.standard_streams import open_standard_streams
 
 JSON_ASKED_FOR: Final = "lakepact.json"
 CA_BUNDLE_VARIABLE: Final = "LAKEPACT_CA_BUNDLE"
@@ -166,12 +167,18 @@ def main() -> None:
     aborts, with all its work done. Nothing of ours waits for that goodbye: stores are closed and the output is flushed.
     """
     code = 1
+    open_standard_streams()
     try:
         app()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
+        with suppress(OSError):
+            traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        # Its disk may be full, or its reader gone. The exit code still says how the command ended.
+        with suppress(OSError):
+            stream.flush()
+    if (logs := sys.modules.get("lakepact.server.logs")) is not None:
+        logs.flush()
     os._exit(code)

@@ -1,12 +1,11 @@
-"""Checks of the services that a server depends on: PostgreSQL's clock and connections, and the identity provider."""
+"""Checks of the services that a server depends on: PostgreSQL's connections, and the identity provider."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from lakepact.cli.finding import Finding, bad, compared_clock, good, odd
+from lakepact.cli.finding import Finding, bad, good, odd
 from lakepact.errors import LakepactError
 from lakepact.extras import how_to_install
 from lakepact.settings import Settings
@@ -16,7 +15,7 @@ _SERVERS: Final = 2
 
 
 async def postgres(settings: Settings) -> AsyncIterator[Finding]:
-    """PostgreSQL's clock, and whether it lets as many sessions in as servers open. The store can be opened."""
+    """Whether PostgreSQL lets as many sessions in as servers open. The store can be opened."""
     import asyncpg
 
     from lakepact.stores.postgres import driver_url
@@ -25,8 +24,6 @@ async def postgres(settings: Settings) -> AsyncIterator[Finding]:
     try:
         session = await asyncpg.connect(dsn)
         try:
-            there = (await session.fetchval("SELECT clock_timestamp()")).timestamp()
-            yield compared_clock("clock: store", there - time.time())
             yield connection_limit(settings.workers, connections, *await _limits(session))
         finally:
             await session.close()

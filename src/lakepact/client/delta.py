@@ -317,7 +317,7 @@ class _Backend:
             ]
         }
         try:
-            answer = self._caller.change(
+            answer = self._caller.within(timeout_secs).change(
                 "POST", _MANY, body=body, key=transaction_id, headers={"Prefer": "return=representation"}
             )
         except Conflict as conflict:
@@ -330,7 +330,8 @@ class _Backend:
         self, versions: Mapping[str, int], transaction_id: str, timeout_secs: float
     ) -> Mapping[str, Sequence[MirrorResult]]:
         body = {"tables": list(versions)}
-        answer = self._caller.read("{prefix}/delta-tables/mirror", body=body, method="POST").json()
+        caller = self._caller.within(timeout_secs)
+        answer = caller.read("{prefix}/delta-tables/mirror", body=body, method="POST").json()
         return {
             table_id: [MirrorResult(one["engine"], one["success"], one.get("error")) for one in results]
             for table_id, results in answer["results"].items()

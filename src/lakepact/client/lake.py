@@ -115,6 +115,8 @@ def connect(
 
     Raises `NotFound` for a warehouse that is not there, `Unavailable` if nobody answers.
     """
+    if token and credential:
+        raise ValueError("connect() was given both a token and a credential; give one of the two")
     uri = (uri or os.environ.get(URI_VARIABLE) or DEFAULT_URI).rstrip("/")
     ca_bundle = os.fspath(ca_bundle) if ca_bundle else os.environ.get(CA_BUNDLE_VARIABLE) or None
     if ssl_context is None and ca_bundle is not None:
@@ -157,6 +159,8 @@ def connected(
     config = caller.read("config", query={"warehouse": place.warehouse} if place.warehouse else None).json()
     told = {**config.get("defaults", {}), **config.get("overrides", {})}
     prefix = told.get("prefix", "")
+    if "@" in prefix:
+        raise ValueError(f"{place.uri} is inside a transaction: connect to the server, then use lake.join(id)")
     place = replace(place, warehouse=place.warehouse or prefix)
     return Lake(caller.inside(prefix), place, location=told.get("lakepact.warehouse-location"))
 
@@ -486,9 +490,12 @@ class Lake:
         return audit_lines(self._caller, principal, operation, outcome, table, before, limit)
 
     def pyiceberg(self, **properties: str) -> RestCatalog:
-        """Return a PyIceberg catalog outside of any transaction. Needs the extra `lakepact[pyiceberg]`.
+        """Return a PyIceberg catalog of the warehouse, outside of any transaction.
 
         lake.pyiceberg().load_table("sales.orders").scan().to_pandas()
+
+        `properties` are PyIceberg's, such as `s3.endpoint`. Use `tx.pyiceberg()` to work inside a transaction. Needs
+        the extra `lakepact[pyiceberg]`.
         """
         from lakepact.client.pyiceberg import rest_catalog
 

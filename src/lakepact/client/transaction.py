@@ -110,6 +110,14 @@ class Transaction:
         return self._place.uri
 
     @property
+    def base_uri(self) -> str:
+        """The catalog URI of this transaction: below it every request is inside, whatever prefix the client sends.
+
+        For clients that leave the prefix of `GET /v1/config` out of some requests, such as ClickHouse.
+        """
+        return f"{self._place.uri}/in/{self.warehouse}"
+
+    @property
     def outcome(self) -> str:
         """`open`, `committed`, `aborted`, `failed` or `unknown`, as far as this client knows."""
         return self._outcome

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 10
 """A checkpoint every so many versions."""
+_INTERVAL_CHARACTERS: Final = 200
+"""More than any interval takes. A client chooses the text, and the search in it is not linear."""
+
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 _UNITS_MS: Final = {
     "microsecond": 0.001,
@@ -89,7 +92,8 @@ def last_checkpoint_file(state: TableState, checkpoint: bytes, *, tombstones_aft
 
 def retention_ms(metadata: Metadata) -> int:
     """How long removed files are remembered: `delta.deletedFileRetentionDuration`, a week if nothing is said."""
-    text = metadata.configuration.get("delta.deletedFileRetentionDuration", "").lower().removeprefix("interval").strip()
+    text = metadata.configuration.get("delta.deletedFileRetentionDuration", "")[:_INTERVAL_CHARACTERS]
+    text = text.lower().removeprefix("interval").strip()
     parts = re.findall(r"(\d+)\s+([a-z]+?)s?\b", text)
     if not parts or any(unit not in _UNITS_MS for _, unit in parts):
         return _WEEK_MS

@@ -28,6 +28,7 @@ from lakepact.iceberg.fields import (
     without_nulls,
 )
 from lakepact.iceberg.names import BRANCH, NO_SNAPSHOT, TAG
+from lakepact.limits import check_namespace
 
 REF_FIELDS: Final = ("snapshot-id", "type", "min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 _RETENTION: Final = REF_FIELDS[2:]
@@ -143,7 +144,7 @@ def check_view_version(value: object, where: str) -> JsonObject:
     int32(version, "schema-id", where)
     text_map(version, "summary", where)
     optional_text(version, "default-catalog", where)
-    text_list(version, "default-namespace", where)
+    check_namespace(text_list(version, "default-namespace", where), f"{where}: 'default-namespace'")
     for value_ in json_list(version.get("representations"), f"{where}: 'representations'"):
         representation = json_object(value_, f"{where}: a representation")
         if filled_text(representation, "type", f"{where}: a representation").lower() == "sql":

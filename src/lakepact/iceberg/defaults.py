@@ -12,7 +12,10 @@ from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from lakepact.iceberg.types import decimal_scale, family, fixed_length
 
-_HEXADECIMAL: Final = re.compile(r"(?:[0-9a-fA-F]{2})*", re.ASCII)
+_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+_DECIMAL_CHARACTERS: Final = 128
+"""More than any decimal of 38 digits takes."""
+
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?", re.ASCII)
@@ -54,9 +57,9 @@ def _text_fits(value: str, type_name: str) -> bool:
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "binary":
-            return _HEXADECIMAL.fullmatch(value) is not None
+            return _is_hexadecimal(value)
         case "fixed":
-            return _HEXADECIMAL.fullmatch(value) is not None and len(value) == 2 * (fixed_length(type_name) or 0)
+            return _is_hexadecimal(value) and len(value) == 2 * (fixed_length(type_name) or 0)
         case "decimal":
             return _decimal_fits(value, type_name)
         case "date":
@@ -72,7 +75,13 @@ def _text_fits(value: str, type_name: str) -> bool:
             return False
 
 
+def _is_hexadecimal(value: str) -> bool:
+    return len(value) % 2 == 0 and _HEXADECIMAL.fullmatch(value) is not None
+
+
 def _decimal_fits(value: str, type_name: str) -> bool:
+    if len(value) > _DECIMAL_CHARACTERS:
+        return False
     try:
         parsed = Decimal(value)
     except InvalidOperation:

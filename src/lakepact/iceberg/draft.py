@@ -6,6 +6,7 @@ or object below it is copied when an update first changes it, and snapshots and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,12 @@ class Draft:
 
         self._own: set[str] = set() if base is not None else set(self.document)
         self._snapshots: dict[int, JsonObject] | None = None
-        self._columns: tuple[int, Columns] | None = None
+        self._columns: dict[int, tuple[JsonObject, Columns]] = {}
+        """By the identity of the schema: an id may be given again to another one."""
+
+        self._indexes: dict[Callable[..., None], tuple[str, int, dict[Any, Any]]] = {}
+        self._fitting: dict[tuple[int, int], JsonObject] = {}
+        """What `once` has checked. It keeps the objects, so that no other one gets their identity."""
 
     # --- lists and objects of the document ---
 
@@ -84,6 +90,20 @@ class Draft:
         """Put a list of the draft's own in the place of one."""
         self.document[name] = values
         self._own.add(name)
+        self._indexes = {add: index for add, index in self._indexes.items() if index[0] != name}
+
+    def index(self, name: str, add: Callable[[dict[Any, Any], JsonObject], None]) -> dict[Any, Any]:
+        """An index of a list, which `add` builds element by element.
+
+        It is kept between updates, and elements that were appended meanwhile are added: a request with many updates
+        costs what it adds, not the product with what is there.
+        """
+        _, count, index = self._indexes.get(add, (name, 0, {}))
+        values = self.seen(name)
+        for value in values[count:]:
+            add(index, value)
+        self._indexes[add] = name, len(values), index
+        return index
 
     # --- what updates ask for again and again ---
 
@@ -114,11 +134,16 @@ class Draft:
     def columns(self) -> Columns:
         """The columns of the current schema."""
         schema_id: int = self.document["current-schema-id"]
-        if self._columns is None or self._columns[0] != schema_id:
-            for schema in self.seen("schemas"):
-                if schema.get("schema-id", 0) == schema_id:
-                    self._columns = schema_id, columns_of(schema)
-                    break
-            else:
-                raise InvalidUpdate(f"there is no schema {schema_id}; add a schema and make it current first")
-        return self._columns[1]
+        schema = next((one for one in self.seen("schemas") if one.get("schema-id", 0) == schema_id), None)
+        if schema is None:
+            raise InvalidUpdate(f"there is no schema {schema_id}; add a schema and make it current first")
+        if id(schema) not in self._columns:
+            self._columns[id(schema)] = schema, columns_of(schema)
+        return self._columns[id(schema)][1]
+
+    def once(self, check: Callable[[JsonObject, Columns], None], value: JsonObject, columns: Columns) -> None:
+        """Check a part of this document against these columns, unless that was done before in this draft."""
+        pair = id(value), id(columns)
+        if pair not in self._fitting:
+            check(value, columns)
+            self._fitting[pair] = value

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from lakepact.errors import json_kind
 from lakepact.iceberg.errors import Malformed
+from lakepact.limits import JSON_DEPTH
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as orjson loads it. By convention nobody changes one that somebody else can see."""
@@ -19,7 +20,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = JSON_DEPTH.most
 """How deep a body may nest. orjson stops writing at 254, and metadata wraps a body in a few levels of its own."""
 
 
@@ -98,7 +99,7 @@ def text_map(document: JsonObject, name: str, where: str) -> dict[str, str]:
     values = json_object(_present(document, name, where), f"{where}: {name!r}")
     for key, value in values.items():
         if not isinstance(value, str):
-            raise Malformed(f"{where}: {name!r}: the value of {key!r} must be a string, found {json_kind(value)}")
+            raise Malformed(f"{where}: {name!r}: the value of {key[:80]!r} must be a string, found {json_kind(value)}")
     return values
 
 

@@ -69,7 +69,7 @@ def _filled_in(document: JsonObject) -> JsonObject:
         filled["default-spec-id"] = 0
     if isinstance(filled.get("partition-specs"), list):
         filled["partition-specs"] = [
-            specs.with_field_ids(spec, existing=[], last_id=0, format_version=1) for spec in filled["partition-specs"]
+            specs.with_field_ids(spec, known={}, last_id=0, format_version=1) for spec in filled["partition-specs"]
         ]
         if filled.get("last-partition-id") is None:
             filled["last-partition-id"] = max(

@@ -9,6 +9,7 @@ from lakepact.iceberg.columns import Columns
 from lakepact.iceberg.errors import InvalidUpdate, Malformed
 from lakepact.iceberg.fields import JsonObject, int32, json_list, json_object, optional_int32, text
 from lakepact.iceberg.specs import source_problem
+from lakepact.limits import LAYOUT_FIELDS
 
 UNSORTED_ID: Final = 0
 FIRST_SORTED_ID: Final = 1
@@ -18,7 +19,9 @@ UNSORTED: Final[JsonObject] = {"order-id": UNSORTED_ID, "fields": []}
 def check_order(value: object, where: str) -> JsonObject:
     """The order in checked form."""
     order = json_object(value, where)
-    fields = [_check_field(field, where) for field in json_list(order.get("fields"), f"{where}: 'fields'")]
+    listed = json_list(order.get("fields"), f"{where}: 'fields'")
+    LAYOUT_FIELDS.check(len(listed), f"{where}: 'fields'")
+    fields = [_check_field(field, where) for field in listed]
     order_id = optional_int32(order, "order-id", where)
     if fields and order_id == UNSORTED_ID:
         raise Malformed(f"{where}: order-id 0 means unsorted, but there are fields; use 1")
@@ -43,7 +46,12 @@ def _check_field(value: object, where: str) -> JsonObject:
 
 def same_fields(one: JsonObject, other: JsonObject) -> bool:
     """Whether two orders sort in the same way."""
-    return [_what(field) for field in one["fields"]] == [_what(field) for field in other["fields"]]
+    return comparable_fields(one) == comparable_fields(other)
+
+
+def comparable_fields(order: JsonObject) -> tuple[tuple[int, str, str, str], ...]:
+    """Equal for orders that sort in the same way (`same_fields`)."""
+    return tuple(_what(field) for field in order["fields"])
 
 
 def _what(field: JsonObject) -> tuple[int, str, str, str]:

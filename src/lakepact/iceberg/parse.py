@@ -38,6 +38,7 @@ from lakepact.iceberg.fields import (
 from lakepact.iceberg.orders import check_order
 from lakepact.iceberg.schemas import check_schema
 from lakepact.iceberg.specs import check_spec
+from lakepact.limits import TABLE_PROPERTIES, check_name
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
@@ -130,6 +131,7 @@ def _uuid_body(value: JsonObject, where: str) -> JsonObject:
 
 def _ref_body(value: JsonObject, where: str) -> JsonObject:
     name = filled_text(value, "ref-name", where)
+    check_name(name, f"{where}: 'ref-name'")
     ref = {key: field for key, field in value.items() if key not in ("action", "ref-name")}
     return {"ref-name": name, "ref": check_ref(ref, f"{where}: {name}")}
 
@@ -137,7 +139,9 @@ def _ref_body(value: JsonObject, where: str) -> JsonObject:
 def _set_properties_body(value: JsonObject, where: str) -> JsonObject:
     # Old clients say "updated" and "removed".
     name = "updated" if "updates" not in value and "updated" in value else "updates"
-    return {"updates": text_map(value, name, where)}
+    updates = text_map(value, name, where)
+    TABLE_PROPERTIES.check(len(updates), where)
+    return {"updates": updates}
 
 
 def _remove_properties_body(value: JsonObject, where: str) -> JsonObject:

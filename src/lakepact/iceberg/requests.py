@@ -34,6 +34,7 @@ from lakepact.iceberg.parse import (
 )
 from lakepact.iceberg.schemas import check_schema
 from lakepact.iceberg.specs import UNPARTITIONED, check_spec
+from lakepact.limits import TABLE_PROPERTIES, check_name, check_namespace, check_request_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def parse_create_table(value: object) -> CreateTable:
     body = _body(value, "create table")
     spec, order = body.get("partition-spec"), body.get("write-order")
     return CreateTable(
-        name=filled_text(body, "name", "create table"),
+        name=_new_name(body, "create table"),
         location=optional_text(body, "location", "create table") or None,
         schema=check_schema(body.get("schema"), "schema"),
         spec=UNPARTITIONED if spec is None else check_spec(spec, "partition-spec"),
@@ -88,6 +89,7 @@ def parse_create_table(value: object) -> CreateTable:
 def parse_commit_table(value: object) -> Commit:
     body = _body(value, "commit")
     _refuse_unknown_names([body])
+    _check_columns([body])
     return _commit_table(body, "commit")
 
 
@@ -99,6 +101,7 @@ def parse_commit_transaction(value: object) -> tuple[Commit, ...]:
         for number, change in enumerate(json_list(body.get("table-changes"), "table-changes"))
     ]
     _refuse_unknown_names(changes)
+    _check_columns(changes)
     commits = tuple(_commit_table(change, f"table-changes[{number}]") for number, change in enumerate(changes))
     seen: set[Identifier] = set()
     for number, commit in enumerate(commits):
@@ -117,7 +120,7 @@ def parse_commit_transaction(value: object) -> tuple[Commit, ...]:
 def parse_create_view(value: object) -> CreateView:
     body = _body(value, "create view")
     return CreateView(
-        name=filled_text(body, "name", "create view"),
+        name=_new_name(body, "create view"),
         location=optional_text(body, "location", "create view") or None,
         schema=check_schema(body.get("schema"), "schema"),
         version=check_view_version(body.get("view-version"), "view-version"),
@@ -138,9 +141,12 @@ def parse_commit_view(value: object) -> Commit:
 def parse_identifier(value: object, where: str) -> Identifier:
     identifier = json_object(value, where)
     namespace = text_list(identifier, "namespace", where)
+    check_namespace(namespace, f"{where}: 'namespace'")
     if not all(namespace):
         raise Malformed(f"{where}: a level of 'namespace' is empty")
-    return Identifier(tuple(namespace), filled_text(identifier, "name", where))
+    name = filled_text(identifier, "name", where)
+    check_name(name, f"{where}: 'name'")
+    return Identifier(tuple(namespace), name)
 
 
 def _body(value: object, where: str) -> JsonObject:
@@ -153,6 +159,13 @@ def _refuse_unknown_names(changes: list[JsonObject]) -> None:
     unknown = [name for one in changes for name in unknown_table_names(one.get("requirements"), one.get("updates"))]
     if unknown:
         raise UnknownNames(unknown, names.TABLE_REQUIREMENTS | names.TABLE_ACTIONS)
+
+
+def _check_columns(changes: list[JsonObject]) -> None:
+    """Refuse a request that adds too many columns, before any of its schemas is looked at closely."""
+    schemas = [update["schema"] for change in changes for update in change["updates"] if "schema" in update]
+    if schemas:
+        check_request_columns(schemas, "updates")
 
 
 def _commit_table(body: JsonObject, where: str) -> Commit:
@@ -168,5 +181,15 @@ def _identifier(body: JsonObject, where: str) -> Identifier | None:
     return None if identifier is None else parse_identifier(identifier, f"{where}: 'identifier'")
 
 
+def _new_name(body: JsonObject, where: str) -> str:
+    name = filled_text(body, "name", where)
+    check_name(name, f"{where}: 'name'")
+    return name
+
+
 def _properties(body: JsonObject, where: str) -> dict[str, str]:
-    return {} if body.get("properties") is None else text_map(body, "properties", where)
+    if body.get("properties") is None:
+        return {}
+    properties = text_map(body, "properties", where)
+    TABLE_PROPERTIES.check(len(properties), f"{where}: 'properties'")
+    return properties

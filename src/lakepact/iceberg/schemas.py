@@ -28,6 +28,7 @@ from lakepact.iceberg.fields import (
     without_nulls,
 )
 from lakepact.iceberg.types import SINCE, comparable, family, spelled
+from lakepact.limits import check_schema_size
 
 _DEFAULTS_SINCE = 3
 _DEFAULTS = ("initial-default", "write-default")
@@ -38,6 +39,7 @@ _DEFAULTS = ("initial-default", "write-default")
 def check_schema(value: object, where: str) -> JsonObject:
     """The schema in checked form. It is consistent in itself; whether it fits a format is `check_format`."""
     schema = json_object(value, where)
+    check_schema_size(schema, where)
     optional_int32(schema, "schema-id", where)
     schema = without_nulls(_check_struct(schema, where), "schema-id", "identifier-field-ids")
     columns = columns_of(schema)
@@ -142,10 +144,11 @@ def same_schema(one: JsonObject, other: JsonObject) -> bool:
 
     Fields this release does not know count: a newer client that changes only such a field has made a new schema.
     """
-    return _comparable_schema(one) == _comparable_schema(other)
+    return comparable_schema(one) == comparable_schema(other)
 
 
-def _comparable_schema(schema: JsonObject) -> tuple[Any, ...]:
+def comparable_schema(schema: JsonObject) -> tuple[Any, ...]:
+    """Equal, with equal hashes, for schemas that are the same (`same_schema`)."""
     identifiers = frozenset(schema.get("identifier-field-ids") or ())
     return identifiers, _comparable_object(schema, "schema-id", "identifier-field-ids")
 

@@ -6,12 +6,14 @@ at 1000. In format 1 they are always sequential; from format 2 on one id belongs
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from lakepact.iceberg import transforms
 from lakepact.iceberg.columns import Column, Columns
 from lakepact.iceberg.errors import InvalidUpdate, Malformed
 from lakepact.iceberg.fields import JsonObject, filled_text, int32, json_list, json_object, optional_int32, text
+from lakepact.limits import LAYOUT_FIELDS, check_name
 
 FIRST_FIELD_ID: Final = 1000
 UNPARTITIONED: Final[JsonObject] = {"spec-id": 0, "fields": []}
@@ -21,7 +23,9 @@ def check_spec(value: object, where: str) -> JsonObject:
     """The spec in checked form. `spec-id` is the catalog's to give: what the client sent is not looked at."""
     spec = json_object(value, where)
     optional_int32(spec, "spec-id", where)
-    fields = [_check_field(field, where) for field in json_list(spec.get("fields"), f"{where}: 'fields'")]
+    listed = json_list(spec.get("fields"), f"{where}: 'fields'")
+    LAYOUT_FIELDS.check(len(listed), f"{where}: 'fields'")
+    fields = [_check_field(field, where) for field in listed]
     seen: set[str] = set()
     for field in fields:
         if field["name"] in seen:
@@ -38,6 +42,7 @@ def check_spec(value: object, where: str) -> JsonObject:
 def _check_field(value: object, where: str) -> JsonObject:
     field = json_object(value, f"{where}: a field")
     name = filled_text(field, "name", f"{where}: a field")
+    check_name(name, f"{where}: partition field")
     where = f"{where}: {name!r}"
     int32(field, "source-id", where)
     checked = {**field, "transform": transforms.spelled(text(field, "transform", where), where)}
@@ -48,7 +53,12 @@ def _check_field(value: object, where: str) -> JsonObject:
 
 def same_fields(one: JsonObject, other: JsonObject) -> bool:
     """Whether two specs partition in the same way, under the same names, in the same order."""
-    return [_what(field) for field in one["fields"]] == [_what(field) for field in other["fields"]]
+    return comparable_fields(one) == comparable_fields(other)
+
+
+def comparable_fields(spec: JsonObject) -> tuple[tuple[int, str, str], ...]:
+    """Equal for specs that partition in the same way (`same_fields`)."""
+    return tuple(_what(field) for field in spec["fields"])
 
 
 def _what(field: JsonObject) -> tuple[int, str, str]:
@@ -63,19 +73,29 @@ def has_sequential_ids(spec: JsonObject) -> bool:
     return all(field["field-id"] == FIRST_FIELD_ID + number for number, field in enumerate(spec["fields"]))
 
 
-def with_field_ids(spec: JsonObject, *, existing: list[JsonObject], last_id: int, format_version: int) -> JsonObject:
-    """The spec with an id for every field, where the client gave none.
+def add_field_ids(known: dict[Any, Any], spec: JsonObject) -> None:
+    """Note which field ids this spec uses for which column and transform."""
+    for field in spec["fields"]:
+        known[_what(field)[:2]] = field["field-id"]
+
+
+def with_field_ids(
+    spec: JsonObject, *, known: Mapping[tuple[int, str], int], last_id: int, format_version: int
+) -> JsonObject:
+    """The spec with an id for every field, where the client gave none. `known`: see `add_field_ids`.
 
     From format 2 on a field that another spec has too keeps its id, and others get the next ones: an id that is used
     for two things would mix up the partition values of old and new files.
     """
     if all("field-id" in field for field in spec["fields"]):
         return spec
-    known = {_what(field)[:2]: field["field-id"] for old in existing for field in old["fields"]}
     fields: list[JsonObject] = []
+    reused: set[tuple[int, str]] = set()
     next_id = FIRST_FIELD_ID if format_version == 1 else max(last_id, FIRST_FIELD_ID - 1) + 1
     for field in spec["fields"]:
-        field_id = None if format_version == 1 else known.pop(_what(field)[:2], None)
+        source = _what(field)[:2]
+        field_id = None if format_version == 1 or source in reused else known.get(source)
+        reused.add(source)
         if field_id is None:
             field_id, next_id = next_id, next_id + 1
         fields.append({**field, "field-id": field_id})

@@ -8,6 +8,7 @@ from typing import Final
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import INT32_MAX
 from lakepact.iceberg.types import family
+from lakepact.limits import TYPE_CHARACTERS
 
 VOID: Final = "void"
 _PLAIN: Final = frozenset({"identity", "year", "month", "day", "hour", VOID})
@@ -27,6 +28,7 @@ _NOT_BY_IDENTITY: Final = frozenset({"variant", "geometry", "geography"})
 
 def spelled(transform: str, where: str) -> str:
     """The transform as every reader spells it. One that this release does not know is kept as it is."""
+    TYPE_CHARACTERS.check(len(transform), f"{where}: 'transform'")
     lower = transform.lower()
     if lower in _PLAIN:
         return lower

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from lakepact.iceberg.errors import Malformed
+from lakepact.limits import TYPE_CHARACTERS
 
 _SIMPLE: Final = frozenset(
     {
@@ -35,8 +36,10 @@ _SIMPLE: Final = frozenset(
 )
 _FIXED: Final = re.compile(r"fixed\[\s*(\d{1,9})\s*\]", re.ASCII)
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)", re.ASCII)
-_GEOMETRY: Final = re.compile(r"geometry\s*\(\s*([^)]*?)\s*\)", re.IGNORECASE)
-_GEOGRAPHY: Final = re.compile(r"geography\s*\(\s*([^,)]*?)\s*(?:,\s*(\w*)\s*)?\)", re.IGNORECASE | re.ASCII)
+_GEOMETRY: Final = re.compile(r"geometry\s*\(([^)]*)\)", re.IGNORECASE)
+_GEOGRAPHY: Final = re.compile(r"geography\s*\(([^,)]*)(?:,([^)]*))?\)", re.IGNORECASE)
+"""Whitespace inside of the parentheses is stripped afterwards: to match it here as well would take cubic time."""
+
 _ALGORITHMS: Final = frozenset({"spherical", "vincenty", "thomas", "andoyer", "karney"})
 _DEFAULT_CRS: Final = "OGC:CRS84"
 _MAX_PRECISION: Final = 38
@@ -54,6 +57,7 @@ SINCE: Final = {
 
 def spelled(name: str, where: str) -> str:
     """The type as every reader spells it. Unknown types are refused: no client could read the table."""
+    TYPE_CHARACTERS.check(len(name), f"{where}: 'type'")
     lower = name.lower()
     if lower in _SIMPLE:
         return lower
@@ -64,13 +68,13 @@ def spelled(name: str, where: str) -> str:
         if precision > _MAX_PRECISION:
             raise Malformed(f"{where}: {name!r}: the precision of a decimal is at most {_MAX_PRECISION}")
         return f"decimal({precision}, {scale})"
-    if (found := _GEOMETRY.fullmatch(name)) and found[1]:
-        return f"geometry({found[1]})"
-    if (found := _GEOGRAPHY.fullmatch(name)) and found[1]:
+    if (found := _GEOMETRY.fullmatch(name)) and (crs := found[1].strip()):
+        return f"geometry({crs})"
+    if (found := _GEOGRAPHY.fullmatch(name)) and (crs := found[1].strip()):
         if found[2] is None:
-            return f"geography({found[1]})"
-        if found[2].lower() in _ALGORITHMS:
-            return f"geography({found[1]}, {found[2].lower()})"
+            return f"geography({crs})"
+        if (algorithm := found[2].strip().lower()) in _ALGORITHMS:
+            return f"geography({crs}, {algorithm})"
     raise Malformed(f"{where}: {name[:80]!r} is not a type")
 
 
@@ -87,11 +91,11 @@ def comparable(name: str) -> str:
     match family(name):
         case "geometry":
             found = _GEOMETRY.fullmatch(name)
-            return f"geometry({(found[1] if found else _DEFAULT_CRS).upper()})"
+            return f"geometry({(found[1].strip() if found else _DEFAULT_CRS).upper()})"
         case "geography":
             found = _GEOGRAPHY.fullmatch(name)
-            crs = found[1] if found else _DEFAULT_CRS
-            algorithm = (found[2] if found else None) or "spherical"
+            crs = found[1].strip() if found else _DEFAULT_CRS
+            algorithm = ((found[2] if found else None) or "spherical").strip()
             return f"geography({crs.upper()}, {algorithm.lower()})"
         case _:
             return name

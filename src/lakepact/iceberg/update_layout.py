@@ -6,13 +6,15 @@ gives the next id, whatever the client wrote. "-1" then means what this request 
 
 from __future__ import annotations
 
+from typing import Any
+
 from lakepact.iceberg import orders, specs
 from lakepact.iceberg.columns import columns_of
 from lakepact.iceberg.draft import Draft
 from lakepact.iceberg.errors import InvalidUpdate
 from lakepact.iceberg.fields import INT32_MAX, JsonObject
 from lakepact.iceberg.names import LAST_ADDED
-from lakepact.iceberg.schemas import check_format, same_schema
+from lakepact.iceberg.schemas import check_format, comparable_schema
 
 # --- schemas ---
 
@@ -22,7 +24,7 @@ def add_schema(draft: Draft, body: JsonObject) -> None:
     schema = body["schema"]
     check_format(schema, draft.format_version)
     last_column_id = max(draft.document["last-column-id"], columns_of(schema).highest_id)
-    existing = next((old for old in draft.seen("schemas") if same_schema(old, schema)), None)
+    existing: JsonObject | None = draft.index("schemas", _add_schema).get(comparable_schema(schema))
     if existing is not None and last_column_id == draft.document["last-column-id"]:
         schema_id = existing.get("schema-id", 0)
         # An old schema was not added by this request, so "-1" does not name it.
@@ -50,8 +52,9 @@ def set_current_schema(draft: Draft, body: JsonObject) -> None:
     if all(schema.get("schema-id", 0) != schema_id for schema in draft.seen("schemas")):
         raise InvalidUpdate(f"set-current-schema: there is no schema {schema_id}")
     draft.document["current-schema-id"] = schema_id
+    columns = draft.columns()
     for spec in draft.seen("partition-specs"):
-        specs.check_names(spec, draft.columns())
+        draft.once(specs.check_names, spec, columns)
 
 
 def remove_schemas(draft: Draft, body: JsonObject) -> None:
@@ -72,13 +75,16 @@ def add_spec(draft: Draft, body: JsonObject) -> None:
     columns = draft.columns()
     specs.check_names(spec, columns)
     specs.check_compatible(spec, columns)
-    if (old := next((old for old in existing if specs.same_fields(old, spec)), None)) is not None:
+    if (old := draft.index("partition-specs", _add_spec).get(specs.comparable_fields(spec))) is not None:
         # Unlike with schemas, "-1" names an old spec too, if this request has added any.
         draft.last_spec_id = None if draft.last_spec_id is None else old["spec-id"]
         return
     version = draft.format_version
     spec = specs.with_field_ids(
-        spec, existing=existing, last_id=draft.document["last-partition-id"], format_version=version
+        spec,
+        known=draft.index("partition-specs", specs.add_field_ids),
+        last_id=draft.document["last-partition-id"],
+        format_version=version,
     )
     if version == 1 and not specs.has_sequential_ids(spec):
         raise InvalidUpdate(
@@ -120,7 +126,7 @@ def remove_partition_specs(draft: Draft, body: JsonObject) -> None:
 def add_sort_order(draft: Draft, body: JsonObject) -> None:
     order, existing = body["sort-order"], draft.seen("sort-orders")
     orders.check_compatible(order, draft.columns())
-    if (old := next((old for old in existing if orders.same_fields(old, order)), None)) is not None:
+    if (old := draft.index("sort-orders", _add_order).get(orders.comparable_fields(order))) is not None:
         draft.last_order_id = None if draft.last_order_id is None else old["order-id"]
         return
     order_id = orders.UNSORTED_ID
@@ -141,6 +147,21 @@ def set_default_sort_order(draft: Draft, body: JsonObject) -> None:
     if all(order["order-id"] != order_id for order in draft.seen("sort-orders")):
         raise InvalidUpdate(f"set-default-sort-order: there is no sort order {order_id}")
     draft.document["default-sort-order-id"] = order_id
+
+
+# Of several that are equal, the first one counts.
+
+
+def _add_schema(index: dict[Any, Any], schema: JsonObject) -> None:
+    index.setdefault(comparable_schema(schema), schema)
+
+
+def _add_spec(index: dict[Any, Any], spec: JsonObject) -> None:
+    index.setdefault(specs.comparable_fields(spec), spec)
+
+
+def _add_order(index: dict[Any, Any], order: JsonObject) -> None:
+    index.setdefault(orders.comparable_fields(order), order)
 
 
 def _next_id(taken: list[int], first: int) -> int:

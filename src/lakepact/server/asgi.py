@@ -15,14 +15,31 @@ import itertools
 import re
 import secrets
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import structlog
 
 from lakepact.access import ANYONE, Principal
-from lakepact.server.http import Headers, Request, Response, error_of, error_response, headers_of
+from lakepact.bounded_input import BadGzip, TooLarge, gunzip
+from lakepact.catalog.idempotency import hash_body
+from lakepact.errors import InvalidRequest, OutOfMemory
+from lakepact.limits import LARGE_INPUT_BYTES, LimitExceeded
+from lakepact.runtime import off_loop
+from lakepact.server.health import Draining
+from lakepact.server.http import (
+    KEY_HEADER,
+    Headers,
+    LargeBody,
+    Request,
+    Response,
+    error_of,
+    error_response,
+    headers_of,
+    idempotency_key,
+    parse_body,
+)
 from lakepact.server.metrics import UNMATCHED, Metrics
 from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
 
@@ -50,6 +67,8 @@ _REFUSED: Final = 400
 _MOST_OF_A_PATH: Final = 300
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
+_KEY_HEADER: Final = KEY_HEADER.lower().encode()
+_FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _CLOSE: Final = ((b"Connection", b"close"),)
 _FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -94,8 +113,10 @@ class Application:
         shutdown: Hook | None = None,
         admit: Admit | None = None,
         refuse: Refuse | None = None,
+        draining: Draining | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._draining = draining or Draining()
         self._refuse = refuse
         self._admit = admit
         self._router = router
@@ -188,11 +209,21 @@ class Application:
         request_id: str,
         principal: Principal,
     ) -> Response:
-        body = b""
-        if scope["method"] in _WITH_BODY:
-            most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
-            body = await self._body(headers, receive, most)
-        request = _request(match, scope, headers, body, request_id, principal)
+        body, large = b"", None
+        try:
+            if scope["method"] in _WITH_BODY:
+                key = headers.get(_KEY_HEADER)
+                if key is not None:
+                    # A key that cannot be one is refused before its body is read.
+                    idempotency_key(key.decode("latin-1"))
+                most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
+                body = await self._body(headers, receive, most)
+                if len(body) > LARGE_INPUT_BYTES and not _is_form(headers):
+                    large = await off_loop(_large_body, body, keyed=key is not None)
+        except (InvalidRequest, OutOfMemory) as error:
+            request = _request(match, scope, headers, b"", request_id, principal)
+            return self._explained(error, request, match.route.operation)
+        request = _request(match, scope, headers, body, request_id, principal, large)
         try:
             return await match.route.handler(request)
         except Exception as error:
@@ -218,31 +249,30 @@ class Application:
             text = f"the body did not arrive within {self._body_deadline_s:g} s (request_deadline_s); send it again"
             raise _Refused(error_response(408, BAD_REQUEST, text, _CLOSE)) from None
         encoding = headers.get(b"content-encoding")
-        return body if encoding is None else self._unpacked(body, encoding, most)
+        return body if encoding is None else await self._unpacked(body, encoding, most)
 
     async def _read(self, headers: Headers, receive: Receive, most: int) -> bytes:
         if int(headers.get(b"content-length", 0)) > most:
             if b"expect" not in headers:
                 await self._let_go(receive, most)
             raise self._too_large(most)
-        parts: list[bytes] = []
-        size = 0
+        whole = bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise _ClientGone
             part = message.get("body", b"")
             more = message.get("more_body", False)
-            size += len(part)
-            if size > most:
+            if len(whole) + len(part) > most:
                 if more:
                     await self._let_go(receive, most)
                 raise self._too_large(most)
-            if not more and not parts:
+            if not more and not whole:
                 return bytes(part)
-            parts.append(part)
+            # Into one buffer: a client may send its body in millions of parts.
+            whole += part
             if not more:
-                return b"".join(parts)
+                return bytes(whole)
 
     async def _let_go(self, receive: Receive, left: int) -> None:
         """Read on without keeping it, for a while: most clients look at the answer only once all is sent."""
@@ -263,30 +293,26 @@ class Application:
             )
         return _Refused(error_response(413, "RequestTooLargeException", text, _CLOSE))
 
-    def _unpacked(self, body: bytes, encoding: bytes, most: int) -> bytes:
+    async def _unpacked(self, body: bytes, encoding: bytes, most: int) -> bytes:
         name = encoding.strip().lower()
         if name in (b"identity", b""):
             return body
         if name not in (b"gzip", b"x-gzip"):
             text = f"Content-Encoding {encoding.decode('latin-1')[:40]!r} is not understood; send gzip or none"
             raise _Refused(error_response(400, BAD_REQUEST, text))
-        parts: list[bytes] = []
-        left = most + 1
-        while body:
-            # A gzip file may be several, one behind the other.
-            member = zlib.decompressobj(wbits=31)
-            try:
-                part = member.decompress(body, left)
-            except zlib.error:
-                raise _Refused(error_response(400, BAD_REQUEST, "the body is not gzip, as it says it is")) from None
-            parts.append(part)
-            left -= len(part)
-            if left <= 0:
-                raise self._too_large(most)
-            if not member.eof:
-                raise _Refused(error_response(400, BAD_REQUEST, "the body is gzip, but its end is missing"))
-            body = member.unused_data
-        return b"".join(parts)
+        try:
+            if len(body) <= LARGE_INPUT_BYTES:
+                # A few bytes may stand for many, which only decompressing shows.
+                with suppress(TooLarge):
+                    return gunzip(body, min(LARGE_INPUT_BYTES, most), "the body")
+            return await off_loop(gunzip, body, most, "the body")
+        except TooLarge:
+            raise self._too_large(most) from None
+        except BadGzip as error:
+            text = f"the body is not valid gzip, as Content-Encoding says it is: {error}"
+            raise _Refused(error_response(400, BAD_REQUEST, text)) from None
+        except LimitExceeded as error:
+            raise _Refused(error_response(400, BAD_REQUEST, str(error))) from None
 
     # --- the answer ---
 
@@ -303,6 +329,8 @@ class Application:
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
+        if self._draining.asked:
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -332,7 +360,13 @@ class Application:
 
 
 def _request(
-    match: Match, scope: Scope, headers: Headers, body: bytes, request_id: str, principal: Principal
+    match: Match,
+    scope: Scope,
+    headers: Headers,
+    body: bytes,
+    request_id: str,
+    principal: Principal,
+    large: LargeBody | None = None,
 ) -> Request:
     client = scope.get("client")
     return Request(
@@ -346,7 +380,19 @@ def _request(
         id=request_id,
         principal=principal,
         address=client[0] if client else "",
+        inside=match.inside,
+        large_body=large,
     )
+
+
+def _is_form(headers: Headers) -> bool:
+    return headers.get(b"content-type", b"").lower().startswith(_FORMS)
+
+
+def _large_body(body: bytes, *, keyed: bool) -> LargeBody:
+    """Parse a large body, and hash it if the request has an Idempotency-Key. For a worker thread."""
+    document = parse_body(body)
+    return LargeBody(document, hash_body(document) if keyed else None)
 
 
 def _line(

@@ -6,22 +6,29 @@ headers, the body as JSON) is taken apart when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
 
 from lakepact.access import ANYONE, Principal
-from lakepact.errors import InvalidRequest
-from lakepact.iceberg.fields import MAX_DEPTH
+from lakepact.bounded_input import parse_request
+from lakepact.errors import InvalidRequest, OutOfMemory, short_message
+from lakepact.kernel.identity import TransactionId, parse_transaction_id
+from lakepact.runtime import off_loop
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 """By name in lower case. If a name comes twice, the first counts."""
 
+KEY_HEADER: Final = "Idempotency-Key"
+_KEY_CHARACTERS: Final = 36
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_QUERY_FIELDS: Final = 100
 MOST_LOGGED: Final = 1_000
@@ -41,10 +48,19 @@ class BadQuery(InvalidRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class LargeBody:
+    """A large body, parsed and hashed in a worker thread."""
+
+    document: Any
+    hashed: Any = None
+    """The state of the request hash once it has covered the body; None if the request has no Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     method: str
     raw_path: str
-    """The path as it came, still percent-encoded, below the base path."""
+    """The path as it was sent, still percent-encoded, below the base path and below a transaction's base URI."""
 
     params: Mapping[str, str]
     """What the route's template names, decoded: one text for one segment, slashes included."""
@@ -64,6 +80,12 @@ class Request:
     address: str = ""
     """Where it came from: a client, or the proxy in front of us."""
 
+    inside: str | None = None
+    """The transaction whose base URI it was sent to: `<warehouse>@<id>`, or `<id>` for the default warehouse."""
+
+    large_body: LargeBody | None = None
+    """What a worker thread made of a body that is too large for the event loop."""
+
     @property
     def query(self) -> Mapping[str, str]:
         """The query's fields. If one is given twice, the first counts."""
@@ -75,17 +97,19 @@ class Request:
         return value.decode("latin-1") if value is not None else None
 
     def json(self) -> Any:
-        """The body as JSON. Raises `BadBody` for everything that is not a JSON document of bounded depth."""
-        if not self.body:
-            raise BadBody("the request has no body; send a JSON document")
-        try:
-            document = orjson.loads(self.body)
-        except (orjson.JSONDecodeError, RecursionError) as error:
-            raise BadBody(f"the body is not JSON in UTF-8: {str(error)[:200]}") from None
-        # A body with fewer brackets than levels allowed needs no walk, and most bodies are such.
-        if self.body.count(b"{") + self.body.count(b"[") > MAX_DEPTH:
-            _check_depth(document)
-        return document
+        """The body as JSON. Raises `InvalidRequest` for everything that is not a JSON document within the limits."""
+        return parse_body(self.body) if self.large_body is None else self.large_body.document
+
+    def hashed(self, document: Any) -> Any:
+        """The state of the request hash that was computed with a large body, if this document is that body."""
+        large = self.large_body
+        return large.hashed if large is not None and document is large.document else None
+
+    async def checked(self, parse: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `parse` makes of the body: in a worker thread if the body is large, since the work grows with it."""
+        if self.large_body is None:
+            return parse(*args, **kwargs)
+        return await off_loop(parse, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +125,11 @@ def json_response(value: Any, status: int = 200, headers: tuple[tuple[bytes, byt
 
 
 def error_response(status: int, type: str, message: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    """An error in the form the Iceberg REST specification gives it."""
-    return json_response({"error": {"message": message, "type": type, "code": status}}, status, headers)
+    """An error in the form the Iceberg REST specification gives it.
+
+    A message may quote what a client sent. It is cut, so that the response is not as large as the request.
+    """
+    return json_response({"error": {"message": short_message(message), "type": type, "code": status}}, status, headers)
 
 
 def error_of(response: Response) -> dict[str, str]:
@@ -142,16 +169,23 @@ def _query(query_string: str) -> Mapping[str, str]:
     return MappingProxyType(dict(reversed(fields)))
 
 
-def _check_depth(document: Any) -> None:
-    level = [document]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list):
-                below.extend(item)
-        if not below:
-            return
-        level = below
-    raise BadBody(f"the body nests more than {MAX_DEPTH} levels deep; flatten it")
+def idempotency_key(text: str) -> TransactionId:
+    """The transaction id that a client chose for its request. Raises `InvalidRequest` if it is not a UUIDv7."""
+    if len(text) != _KEY_CHARACTERS:
+        raise InvalidRequest(f"{KEY_HEADER} {text[:80]!r} is not a UUIDv7 of 36 characters; generate one a request")
+    return parse_transaction_id(text)
+
+
+def parse_body(body: bytes) -> Any:
+    """The JSON of a request's body, within the limits."""
+    if not body:
+        raise BadBody("the request has no body; send a JSON document")
+    try:
+        return parse_request(body)
+    except (ValueError, RecursionError) as error:
+        raise BadBody(f"the body is not JSON in UTF-8: {str(error)[:200]}") from None
+    except MemoryError:
+        raise OutOfMemory(
+            f"the server has not enough free memory for a body of {len(body):,} bytes. Nothing was applied; send the "
+            f"request again later"
+        ) from None

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from lakepact.errors import StoreUnavailable
-from lakepact.kernel.ports import Applied, Document, DocumentEntry, Refused, Unknown, WriteOutcome
+from lakepact.kernel.ports import Applied, Document, DocumentEntry, Refused, StoreTime, Unknown, WriteOutcome
 from lakepact.stores.files_disk import Disk, LockTimeout
+from lakepact.stores.pools import register_threads
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class FileDocuments:
         # Nobody else's to read: keys that tokens are signed with are in it.
         disk = Disk(root, 0o700)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-files")
+        register_threads("file_store", threads)
         store = cls(disk, threads)
         try:
             await store._read(disk.prepare)
@@ -69,6 +71,10 @@ class FileDocuments:
 
     async def delete(self, name: str) -> None:
         await self._read(lambda: self._disk.remove(name))
+
+    async def time(self) -> StoreTime:
+        """The time of the file system: of another machine if the folder is mounted, else of this one."""
+        return StoreTime(await self._read(self._disk.time_ms), independent=False)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)

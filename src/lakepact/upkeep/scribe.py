@@ -112,6 +112,7 @@ class Scribe:
         self.witnesses = witnesses
         self.report = report
         self.blobs = parts.blobs
+        self.generation = catalog.settings.generation
         # With a cache of its own that holds nothing: old versions shall not drive out what clients ask for.
         self.files = MetadataFiles(parts.warehouse, parts.blobs, 0, look_every_time=False)
         self._shelf = Shelf(parts.blobs)
@@ -237,7 +238,14 @@ class Scribe:
         kind = Change.COMMIT if previous is not None else Change.CREATE
         pointer = Pointer.to(Kind.TABLE, table.identifier, document, location, kind, previous)
         change = CommittedChange(
-            Kind.TABLE, table.id, revision, kind, table.identifier, table.identifier.namespace, pointer
+            Kind.TABLE,
+            table.id,
+            revision,
+            kind,
+            table.identifier,
+            table.identifier.namespace,
+            pointer,
+            generation=self.generation,
         )
         made_ms = document["last-updated-ms"] if has_date(document["last-updated-ms"]) else committed_ms
         witness = await self.witnesses.by_location(location, table.id, made_ms or self._clock.now_ms())
@@ -263,7 +271,7 @@ class Scribe:
             try:
                 uuid = (await self.files.table(location)).document["table-uuid"]
                 made += witness.made(location, uuid)
-            except (Refusal, Unreadable):
+            except (Refusal, NotFound, Unreadable):
                 # A view, a Delta table, or a file that is gone: it was changed, most likely.
                 made += 1
         return max(1, made)
@@ -304,6 +312,6 @@ class Scribe:
             return False
         try:
             document = (await self.files.table(previous)).document
-        except (Refusal, Unreadable):
+        except (Refusal, NotFound, Unreadable):
             return True
         return any(one["snapshot-id"] == snapshot_id for one in document.get("snapshots") or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from lakepact.catalog.runs import LINKED
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui import text
 from lakepact.server.ui.graphs import Node, columns_of, picture
@@ -115,7 +116,9 @@ def _check(links: Links, warehouse: str, one: Mapping[str, Any]) -> Markup:
             "div",
             badge("not run" if status == _NOT_RUN else status, _CHECKS.get(status, CALM)),
             tag("strong", name(str(one.get("name", "?")))),
-            table_link(links, warehouse, str(one.get("table", "?"))),
+            table_link(links, warehouse, str(one.get("table", "?")))
+            if one.get(LINKED, True)
+            else name(str(one.get("table", "?"))),
             tag("span", name(said), class_="muted") if said else None,
             class_="check-head",
         ),
@@ -189,7 +192,10 @@ def checks_of(report: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) ->
 def quality_of(report: Mapping[str, Any], checks: Sequence[Mapping[str, Any]]) -> str:
     if all(one.get("status") == _NOT_RUN for one in checks):
         return "not-checked"
-    return "failed" if any(one.get("status") == "failed" for one in checks) else "passed"
+    found = {str(one.get("status")) for one in checks} - {_NOT_RUN}
+    if "failed" in found:
+        return "failed"
+    return "passed" if found == {"passed"} else "warned"
 
 
 def seconds_of(report: Mapping[str, Any]) -> float | None:
