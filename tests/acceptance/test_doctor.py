@@ -21,7 +21,7 @@ import lakepact
 from lakepact.cli import app
 from lakepact.cli.checkup import readers, shared
 from lakepact.cli.services import connection_limit
-from lakepact.client.errors import Refused
+from lakepact.client.errors import Unavailable
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Transaction, Write
@@ -219,7 +219,7 @@ def test_a_server_whose_folder_was_moved_says_so_when_it_begins_and_when_a_table
     with running_server(tmp_path / "after", "--data", str(tmp_path / "moved")) as server:
         [line] = [one for one in server.lines() if "lies outside of its warehouse" in one.get("event", "")]
         assert (line["warehouse"], line["level"]) == ("main", "error") and "before/data" in line["table"]
-        with lakepact.connect(server.url) as lake, pytest.raises(Refused, match="Set them as they were"):
+        with lakepact.connect(server.url) as lake, pytest.raises(Unavailable, match="Set them as they were"):
             lake.tables.load("sales.orders")
 
 
