@@ -440,7 +440,7 @@ class ClosedTransaction(BadRequest):
 
 
 def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> ClosedTransaction:
-    again = "Begin a new one: POST /v1/{prefix}/transactions"
+    again = "Begin a new one"
     if record is None:
         return ClosedTransaction(f"there is no transaction {transaction_id}. {again}")
     match record.state:
