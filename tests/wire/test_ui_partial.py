@@ -134,7 +134,7 @@ async def hide(scene: Scene) -> None:
 def report(name: str, state: str, tables: tuple[str, ...]) -> Json:
     inputs = [
         {"table": "zzvault.zzx", "snapshot-id": "991", "used-by": ["zzview", "db.p"]},
-        {"table": "half.plain", "snapshot-id": "992", "used-by": ["zzview"]},
+        {"table": "half.plain", "snapshot-id": "992", "used-by": ["zzview", "db.p"]},
         {"table": "db.t", "snapshot-id": "993", "used-by": ["half.zzmix"]},
     ]
     stages: list[Json] = [

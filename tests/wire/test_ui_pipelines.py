@@ -225,6 +225,7 @@ async def test_a_run_that_failed_does_not_claim_to_have_read_nothing(wire: Wire)
         {"name": "new_orders", "target": None, "state": "done", "seconds": 0.1, "reads": ["db.raw"]}
         | {"rows": 0, "files": 0, "bytes": 0},
         {"name": "db.facts", "target": "db.facts", "state": "failed", "seconds": 1.0, "reads": ["new_orders"]},
+        {"name": "db.sums", "target": "db.sums", "state": "waiting", "reads": ["db.facts"]},
     ]
     unmet = {"table": "db.facts", "name": "positive", "status": "failed", "rows": 5, "violations": 2}
     left = {"table": "db.sums", "name": "adds up", "status": "not-run"}

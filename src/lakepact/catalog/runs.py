@@ -21,9 +21,9 @@ import orjson
 from lakepact.catalog.cells import a_look_each
 from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.keys import family_of
-from lakepact.catalog.lineage import LINEAGE, VERIFIED, is_table_id
+from lakepact.catalog.lineage import LINEAGE, VERIFIED, is_table_id, written_names
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.pointers import FAMILIES, Change, Kind, Pointer, shown
+from lakepact.catalog.pointers import FAMILIES, Change, Kind, Pointer
 from lakepact.catalog.receipts import changes_of
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.errors import IllegalKey
@@ -151,7 +151,7 @@ async def run_facts(parts: Parts, record: TransactionRecord, report: Mapping[str
         name
         for change in changes_of(record.writes)
         if change.identifier is not None and change.pointer is not None and change.change is not Change.DROP
-        for name in spellings(change.identifier)
+        for name in written_names(change.identifier)
     }
     read = await _read_by(parts, record, sees)
     return RunFacts(record.state.value, record.decided_ms, frozenset(written), read, visible)
@@ -211,12 +211,6 @@ def _state(claimed: object, facts: RunFacts) -> str:
     return claimed if isinstance(claimed, str) and claimed in _CLAIMS else facts.state
 
 
-def spellings(identifier: Identifier) -> set[str]:
-    """The names of a table in reports: clients quote a level that has a dot in it."""
-    levels = (*identifier.namespace, identifier.name)
-    return {shown(identifier), ".".join(f'"{one}"' if "." in one else one for one in levels)}
-
-
 async def _read_by(parts: Parts, record: TransactionRecord, sees: Sees) -> frozenset[str]:
     """Tables that the record depends on, and inputs that the server verified when it committed."""
     keys = {read.key for read in record.reads if family_of(read.key) in _POINTERS}
@@ -224,7 +218,7 @@ async def _read_by(parts: Parts, record: TransactionRecord, sees: Sees) -> froze
     if source.get(LINEAGE) == VERIFIED:
         ids = {str(one.get("table-uuid")).lower() for one in _list(source.get("inputs")) if isinstance(one, dict)}
         keys |= {key for id in ids if is_table_id(id) for key in parts.keys.of_any_kind(id).values()}
-    return frozenset(name for one in await _pointers(parts, keys, sees) for name in spellings(one.identifier))
+    return frozenset(name for one in await _pointers(parts, keys, sees) for name in written_names(one.identifier))
 
 
 async def _visible(parts: Parts, names: Iterable[str], sees: Sees) -> frozenset[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.catalog.files import MetadataFile
-from lakepact.catalog.lineage import VERIFIED
+from lakepact.catalog.lineage import LOADED, VERIFIED
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui.runs import RunReports
@@ -110,14 +110,14 @@ def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list
 
 
 def _inputs(receipts: Iterable[Mapping[str, Any]], itself: str) -> set[str]:
-    """The tables that these versions were made of, according to inputs that the server verified.
+    """The tables that these versions were made of, according to inputs that the server verified or saw loaded.
 
     Inputs that a writer has only declared are in the table's timeline, marked as such: a writer may declare any name.
     Inputs that a transaction has only loaded are left out, because it is not known which of its tables used them.
     """
     found: set[str] = set()
     for receipt in receipts:
-        if receipt.get("lineage") != VERIFIED:
+        if receipt.get("lineage") not in (VERIFIED, LOADED):
             continue
         told = [
             one for one in receipt.get("inputs") or () if isinstance(one, dict) and isinstance(one.get("table"), str)

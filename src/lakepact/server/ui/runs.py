@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lakepact.catalog.lineage import LINEAGE, VERIFIED
+from lakepact.catalog.lineage import LINEAGE, LOADED, VERIFIED
 from lakepact.catalog.overlay import belongs_to
 from lakepact.catalog.runs import (
     PRINCIPAL,
@@ -191,7 +191,7 @@ def _told(source: Mapping[str, Any]) -> Mapping[str, Any]:
     if not source:
         return {}
     stages = [{"name": one, "state": "done"} for one in source.get("stages") or () if isinstance(one, str)]
-    inputs = (source.get("inputs") or []) if source.get(LINEAGE) == VERIFIED else []
+    inputs = (source.get("inputs") or []) if source.get(LINEAGE) in (VERIFIED, LOADED) else []
     return {"stages": stages, "checks": source.get("checks") or [], "inputs": inputs}
 
 
