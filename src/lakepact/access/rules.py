@@ -305,6 +305,7 @@ def _rules() -> dict[str, Rule]:
         "showAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
         "submitGovernance": Rule(manage, "the table or view"),
+        "confirmAbort": Rule(read, "as `showTransaction`"),
         "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
         "submitRenew": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
     }

@@ -392,7 +392,7 @@ class DeltaImport:
             return await self._next(draft, identifier, there, summary)
         await self._namespaces.enter(draft, identifier.namespace)
         await self._tables.refuse_taken(draft, identifier)
-        pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
+        pointer = Pointer.to_delta(identifier, dict(summary), Change.CREATE)
         await self._tables.claim(draft, pointer)
         await draft.run_last_checks()
         return pointer

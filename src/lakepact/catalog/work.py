@@ -42,6 +42,7 @@ from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Busy,
     Cell,
+    CommitResult,
     Committed,
     Conflict,
     Failed,
@@ -394,7 +395,7 @@ class Worker:
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
         transaction = draft.transaction(call, answer, beside)
         try:
-            outcome = await unless_held(
+            outcome: CommitResult = await unless_held(
                 lambda: self.store.commit(transaction, settle_conflict=False),
                 self._clock,
                 self._rng,
