@@ -231,7 +231,16 @@ def _hang_up(port: int) -> None:
     """
     for listening, how in ((True, socket.SHUT_RDWR), (False, socket.SHUT_WR)):
         for entry in os.listdir("/dev/fd"):
-            with suppress(OSError), socket.socket(fileno=os.dup(int(entry))) as ours:
+            copy = -1
+            try:
+                copy = os.dup(int(entry))
+                ours = socket.socket(fileno=copy)
+            except OSError:
+                # Not a socket, or closed meanwhile. The copy must not stay open: there is one for every file.
+                if copy >= 0:
+                    os.close(copy)
+                continue
+            with suppress(OSError), ours:
                 if ours.family in (socket.AF_INET, socket.AF_INET6) and ours.getsockname()[1] == port:
                     accepts = bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
                     if accepts is listening:
