@@ -150,9 +150,8 @@ class Metrics:
         )
         self._gc_left = Gauge(
             "lakepact_gc_left",
-            "Tables and files that the last pass of gc could not judge and left as they are, by warehouse; the log "
-            "says which and why. 0 where another server does upkeep.",
-            ["warehouse"],
+            "Tables and files that the last pass of gc could not judge and left as they are; the log says which and "
+            "why. 0 where another server does upkeep.",
             multiprocess_mode="livemax",
             registry=self.registry,
         )
@@ -321,8 +320,8 @@ class Metrics:
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
 
-    def gc_left(self, warehouse: str, count: int) -> None:
-        self._gc_left.labels(warehouse).set(count)
+    def gc_left(self, count: int) -> None:
+        self._gc_left.set(count)
 
     def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
         self._clock_difference.set(difference_ms / 1000)
