@@ -150,8 +150,9 @@ class Metrics:
         )
         self._gc_left = Gauge(
             "lakepact_gc_left",
-            "Tables and files that the last pass of gc could not judge and left as they are; the log says which and "
-            "why. 0 where another server does upkeep.",
+            "Tables and files that the last pass of gc could not judge and left as they are, by warehouse; the log "
+            "says which and why. 0 where another server does upkeep.",
+            ["warehouse"],
             multiprocess_mode="livemax",
             registry=self.registry,
         )
@@ -320,8 +321,13 @@ class Metrics:
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
 
-    def gc_left(self, count: int) -> None:
-        self._gc_left.set(count)
+    def warehouses_are(self, warehouses: Iterable[str]) -> None:
+        """Show the figures of these warehouses from the start. There will be no others."""
+        for warehouse in warehouses:
+            self.gc_left(warehouse, 0)
+
+    def gc_left(self, warehouse: str, count: int) -> None:
+        self._gc_left.labels(warehouse).set(count)
 
     def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
         self._clock_difference.set(difference_ms / 1000)

@@ -52,16 +52,15 @@ def collection_job(
     *,
     interval_s: float,
     expire: bool,
-    on_left: Callable[[int], None] = lambda count: None,
+    on_left: Callable[[str, int], None] = lambda warehouse, count: None,
 ) -> Job:
     """A job of upkeep: one warehouse a pass, and all of them once an interval.
 
-    `on_left` hears after every pass how much of all warehouses could not be judged, and was left as it is.
+    `on_left` hears after every pass how much of a warehouse could not be judged, and was left as it is.
     """
     collectors = {name: Collector(catalog, settings) for name, catalog in catalogs.items()}
     classes = [one for one in CLASSES if expire or one is not Class.SNAPSHOTS]
     waiting: list[str] = []
-    left: dict[str, int] = {}
     next_s = clock.monotonic_s() + interval_s
 
     async def collect() -> bool:
@@ -73,8 +72,7 @@ def collection_job(
             waiting.extend(collectors)
         name, report = waiting.pop(), Report()
         await collectors[name].run(classes, report)
-        left[name] = len(report.left)
-        on_left(sum(left.values()))
+        on_left(name, len(report.left))
         return bool(waiting)
 
     return collect
