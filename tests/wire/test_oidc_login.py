@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,6 +140,17 @@ async def test_another_replica_finishes_what_one_began(tmp_path: Path, issuer: I
         assert "alice" in (await one.who() or "")
 
 
+def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let both clocks say that so many seconds have passed since now: one alone would be a clock that was set."""
+    now_ms, now_s = SystemClock().now_ms(), SystemClock().monotonic_s()
+
+    def pass_time(seconds: float) -> None:
+        monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms + int(seconds * 1000))
+        monkeypatch.setattr(SystemClock, "monotonic_s", lambda _: now_s + seconds)
+
+    return pass_time
+
+
 async def test_a_session_lives_as_the_setting_says_and_not_as_long_as_the_id_token(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,10 +159,10 @@ async def test_a_session_lives_as_the_setting_says_and_not_as_long_as_the_id_tok
         answer = await browser.log_in()
         cookies = [value for name, value in answer.headers if name == "Set-Cookie"]
         assert any("Max-Age=3600" in value for value in cookies if value.startswith("__Host-lakepact="))
-        now_ms = SystemClock().now_ms()
-        monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms + 3_500_000)
+        pass_time = passing(monkeypatch)
+        pass_time(3_500)
         assert await browser.who() is not None
-        monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms + 3_600_001)
+        pass_time(3_600.001)
         assert await browser.who() is None
 
 
@@ -221,8 +232,7 @@ async def test_a_login_that_takes_too_long_is_begun_again(
     browser: Browser, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     back = issuer.approve(await browser.begin())
-    now_ms = SystemClock().now_ms()
-    monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms + 601_000)
+    passing(monkeypatch)(601)
     refused(await browser.go(back), 401, "longer than 10 minutes")
 
 
