@@ -11,6 +11,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from lakepact.errors import InvalidSetting
+from lakepact.java import provide_java
 from lakepact.spark.clones import iceberg_jar, java_class
 from lakepact.spark.runtimes import DELTA_CATALOG, check_loaded
 from lakepact.spark.settings import DEFAULT_CATALOG, SESSION_CATALOG, conf, merged
@@ -41,6 +42,7 @@ def session(
             f"session() has no argument {unknown[0]!r}, and Spark's settings begin with 'spark.': pass them as "
             f"session(…, **{{'spark.driver.memory': '4g'}})"
         )
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:
@@ -71,6 +73,7 @@ def configure(
     jars: str | Path | None = None,
 ) -> SparkSession.Builder:
     """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     return _configured(builder, own)
 
