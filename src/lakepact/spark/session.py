@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +33,7 @@ def session(
 
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
+    Python workers of a local master run this Python (`sys.executable`), unless `PYSPARK_PYTHON` is set.
     Raises `InvalidSetting` for a setting that is not one of Spark's, which Spark would ignore.
     """
     unknown = sorted(name for name in settings if not name.startswith("spark."))
@@ -46,6 +49,9 @@ def session(
         # Before anything is set: a session that cannot be used is left as it is.
         check_session(running)
         own = _fitting(own, running)
+    if master is None or master.startswith("local"):
+        # Python workers of this machine are this Python, with what is installed in it, and not the first one of PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
