@@ -6,11 +6,12 @@ is the way in for programs, and loads the client when it is first asked for.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lakepact.client import connect, new_key
+
+    __version__: str
 
 __all__ = ["__version__", "connect", "new_key"]
 
@@ -19,21 +20,19 @@ _SOURCE_VERSION: Final = "0.1.0"
 pyproject.toml."""
 
 
-def _version() -> str:
-    try:
-        return version("lakepact")
-    except PackageNotFoundError:
-        return _SOURCE_VERSION
-
-
-__version__: Final = _version()
-
-
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # Read at first use: it takes longer than the rest of this module.
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("lakepact")
+        except PackageNotFoundError:
+            return _SOURCE_VERSION
     if name in ("connect", "new_key"):
         from lakepact import client
 

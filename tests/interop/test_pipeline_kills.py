@@ -259,7 +259,7 @@ def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path:
                     return spark.table("restarted.first").select("n")
                 if len(calls) == 1:
                     proxy.after_answer, proxy.cut = False, crash
-                    proxy.met = "tables/second HTTP" if when == "while a stage writes" else "tables/first HTTP"
+                    proxy.met = "POST /v1/main@" if when == "while a stage writes" else "/tables/first"
                     if when == "while a stage reads":
                         return spark.table("restarted.first").select("n")
                 return first.select("n")

@@ -12,6 +12,7 @@ What is left is one file, for one Spark.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -61,6 +62,13 @@ def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) ->
             return bool(daily.agg(F.sum("total")).first() == facts.agg(F.sum("amount")).first())
 
     return pipeline
+
+
+def elsewhere(work: Callable[[], object]) -> None:
+    """Do this as another program would: in the thread of a stage all sessions are the stage's."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def report(lake: Lake, pipeline: str) -> dict[str, Any]:
@@ -268,7 +276,7 @@ def test_a_run_is_done_again_when_an_outside_writer_was_faster(
         def copies(raw_customers: DataFrame) -> DataFrame:
             tries.append(1)
             if len(tries) == 1:
-                lake.sql(f"INSERT INTO other.{raw}.copies VALUES (50, 'from outside')")
+                elsewhere(lambda: lake.sql(f"INSERT INTO other.{raw}.copies VALUES (50, 'from outside')"))
             return raw_customers
 
     result = dp.run(pipeline, shared)
@@ -289,7 +297,7 @@ def test_inputs_may_grow_meanwhile_unless_the_pipeline_is_serializable(
             def counted(raw_customers: DataFrame) -> DataFrame:
                 tries.append(1)
                 if len(tries) == 1:
-                    lake.sql(f"INSERT INTO other.{raw}.raw_customers VALUES (50, 'late')")
+                    elsewhere(lambda: lake.sql(f"INSERT INTO other.{raw}.raw_customers VALUES (50, 'late')"))
                 return raw_customers.agg(F.count("*").alias("n"))
 
         return made
@@ -467,7 +475,7 @@ def test_a_delta_input_is_told_by_its_version(lake: Lake, shared: SparkLake, raw
         0,
         (f"{raw}.known", f"{raw}.names"),
     )
-    assert receipt(lake, f"{raw}.names")["inputs"] == [found.to_json()]
+    assert receipt(lake, f"{raw}.names")["inputs"] == [{**found.to_json(), "used-by": [f"{raw}.names"]}]
     assert found.to_json()["version"] == 0
     with pytest.raises(dp.InvalidPipeline, match="Delta table"):
         dp.run(pipeline(read_new=True), shared)

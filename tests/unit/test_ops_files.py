@@ -38,6 +38,7 @@ async def samples() -> dict[str, dict[str, set[str]]]:
     service = await build(Settings.load(store="memory://", warehouse="memory://"))
     await service.close()
     metrics = Metrics()
+    metrics.warehouses_are(["main"])
     over_grpc = [f"grpc{method.name}" for method in pb.DESCRIPTOR.services_by_name["Transactions"].methods]
     metrics.operations_are([*(route.operation for route in service.routes), *over_grpc])
     found: dict[str, dict[str, set[str]]] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distributions, requires
@@ -149,3 +151,23 @@ def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:
                 if suspicious.search(line):
                     found.append(f"{name}:{number}: {line.strip()[:100]}")
     assert not found
+
+
+def test_sources_that_are_not_installed_know_their_version(root: Path) -> None:
+    import lakepact
+
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["version"] == lakepact._SOURCE_VERSION
+
+
+def test_a_zip_of_the_sources_can_be_imported_without_being_installed(root: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "sources"), "zip", root / "src")
+    # Without site-packages there is no metadata of any package.
+    command = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {archive!r}); import lakepact; print(lakepact.__version__)",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip()

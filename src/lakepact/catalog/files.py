@@ -33,6 +33,9 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 """Of a metadata file: a few bytes of gzip may stand for any number of others."""
 
+_SUPERSEDED_SHARE: Final = 16
+"""One part in this many of the memory for metadata files is for versions that were replaced."""
+
 
 @dataclass(slots=True)
 class MetadataFile:
@@ -81,6 +84,10 @@ class MetadataFiles:
         self._cache_bytes = cache_bytes
         self._cached: OrderedDict[str, MetadataFile] = OrderedDict()
         self._held_bytes = 0
+        self._superseded: OrderedDict[str, int] = OrderedDict()
+        """Versions in memory that were replaced, the oldest first, and what each of them weighs."""
+
+        self._superseded_bytes = 0
         self._on_cache = on_cache
 
     def holds(self, location: str) -> bool:
@@ -88,7 +95,11 @@ class MetadataFiles:
         return location in self._cached
 
     async def table(self, location: str, *, look: bool = True) -> MetadataFile:
-        """`look=False`: what is at hand will do, whether or not its file is still there."""
+        """Return the metadata of a table.
+
+        `look=False`: what is in memory will do, whether or not its file is still there; a file that is not in memory is
+        read, and not kept. This is for receipts.
+        """
         return await self._load(location, tables.read, look=look)
 
     async def view(self, location: str, *, look: bool = True) -> MetadataFile:
@@ -135,19 +146,22 @@ class MetadataFiles:
         if not await self._blobs.put(name, data):
             return False
         self._remember(MetadataFile(location, name, text, document, digest))
-        self._forget_before(document)
+        self._supersede(_predecessor(document))
         return True
 
-    def _forget_before(self, document: JsonObject) -> None:
-        """Forget the version before the one that this version replaces.
+    def _supersede(self, location: str | None) -> None:
+        """Keep a version that was replaced for a while only, and within a small part of the memory.
 
-        Hardly anybody asks for it again. The direct predecessor is still needed, for the receipt and for requests
-        under way. Without this the cache of a server that commits fills up with versions that nobody reads, and the
-        garbage collector of Python walks through all of them, again and again.
+        Its receipt and requests under way still need it; afterwards hardly anybody asks for it. Without this the memory
+        of a server that commits fills up with such versions, and Python's garbage collector walks through all of them.
         """
-        previous = self._cached.get(_predecessor(document) or "")
-        if previous is not None and (older := _predecessor(previous.document)) is not None:
-            self._forget(older)
+        file = self._cached.get(location or "")
+        if file is None or file.location in self._superseded:
+            return
+        self._superseded[file.location] = _weight(file)
+        self._superseded_bytes += _weight(file)
+        while self._superseded_bytes > self._cache_bytes // _SUPERSEDED_SHARE:
+            self._forget(next(iter(self._superseded)))
 
     async def delete(self, location: str) -> None:
         self._forget(location)
@@ -185,7 +199,8 @@ class MetadataFiles:
                 f"or register an older version of the table"
             ) from error
         found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest_of(text))
-        self._remember(found)
+        if look:
+            self._remember(found)
         return found
 
     def _remember(self, file: MetadataFile) -> None:
@@ -195,10 +210,10 @@ class MetadataFiles:
         self._cached[file.location] = file
         self._held_bytes += _weight(file)
         while self._held_bytes > self._cache_bytes:
-            _, old = self._cached.popitem(last=False)
-            self._held_bytes -= _weight(old)
+            self._forget(next(iter(self._cached)))
 
     def _forget(self, location: str) -> None:
+        self._superseded_bytes -= self._superseded.pop(location, 0)
         old = self._cached.pop(location, None)
         if old is not None:
             self._held_bytes -= _weight(old)

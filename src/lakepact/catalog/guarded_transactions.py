@@ -46,6 +46,11 @@ from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage
 T = TypeVar("T")
 
 
+def _cells_of(transaction: Transaction) -> list[Key]:
+    """The cells that a transaction writes, and those that it depends on."""
+    return [*(write.key for write in transaction.writes), *(read.key for read in transaction.reads)]
+
+
 def owner_of(record: TransactionRecord) -> str | None:
     """Whose transaction it is: who began it, or who sent the one request that it is."""
     if PRINCIPAL in record.properties:
@@ -117,7 +122,7 @@ class GuardedTransactions(Transactions):
 
     async def _managed(self, contents: Transaction) -> set[Key]:
         """The tables and views among these cells that the principal manages."""
-        keys = [one.key for one in (*contents.writes, *contents.reads) if family_of(one.key) in FAMILIES.values()]
+        keys = [key for key in _cells_of(contents) if family_of(key) in FAMILIES.values()]
         asking = await self._guard.now(self._guard.catalog)
         pointers = {key: Pointer.of(cell) for key, cell in (await self._guard.catalog.parts.store.read(keys)).items()}
         return {
@@ -150,7 +155,7 @@ class GuardedTransactions(Transactions):
                 judged = await self._judged(Call(transaction_id, "renewTransaction"), [])
                 contents = await self._inner.contents(transaction_id)
                 if judged.judge is not None:
-                    await judged.judge.check_held([one.key for one in (*contents.writes, *contents.reads)])
+                    await judged.judge.check_held(_cells_of(contents))
             return await self._inner.renew(transaction_id, ttl_s)
 
         return await self._step("renewTransaction", transaction_id, work)

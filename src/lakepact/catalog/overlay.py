@@ -498,7 +498,7 @@ async def empty_if_ended(listing: Awaitable[Page]) -> Page:
 
 
 def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> ClosedTransaction:
-    again = "Begin a new one: POST /v1/{prefix}/transactions"
+    again = "Begin a new one"
     if record is None:
         return ClosedTransaction(f"there is no transaction {transaction_id}. {again}")
     kind = EndedTransaction if record.state in (State.COMMITTED, State.ABORTED, State.FAILED) else ClosedTransaction

@@ -248,8 +248,8 @@ class Publisher:
                 step = "prepare" if call.operation == "prepareTransaction" else "commit"
                 raise Contended(
                     f"transaction {outcome.owner or 'of somebody else'} holds a table of {call.transaction_id}. "
-                    f"Nothing was applied, and nothing is held; {step} it again, or abort it. Whoever manages the table "
-                    f"may abort the transaction that holds it",
+                    f"Nothing was applied, and nothing is held; {step} it again, or abort it. Whoever manages the "
+                    f"table may abort the transaction that holds it",
                     owner=outcome.owner,
                     retry_after_s=outcome.retry_after_s,
                 )

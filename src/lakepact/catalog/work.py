@@ -42,6 +42,7 @@ from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Busy,
     Cell,
+    CommitResult,
     Committed,
     Conflict,
     Failed,
@@ -309,6 +310,8 @@ class Worker:
             try:
                 result = await planned(call, plan, draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
+                if attempt + 1 < _ATTEMPTS and await is_torn(self.store, draft):
+                    continue
                 return await self._refuse(call, as_refusal(error))
             if draft.changes_nothing and not call.keyed:
                 return Done(call.transaction_id, result)
@@ -392,7 +395,7 @@ class Worker:
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
         transaction = draft.transaction(call, answer, beside)
         try:
-            outcome = await unless_held(
+            outcome: CommitResult = await unless_held(
                 lambda: self.store.commit(transaction, settle_conflict=False),
                 self._clock,
                 self._rng,
@@ -442,6 +445,19 @@ class Worker:
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+async def is_torn(store: CellStore, draft: Draft) -> bool:
+    """Return whether the cells that a plan was refused on are not of one instant: one has moved since it was read.
+
+    A plan reads cells one after another. If another request commits in between, the plan may see half of that: a name
+    that is free, and its location taken. A refusal for such a reason would be wrong, and final. A single cell cannot be
+    torn.
+    """
+    if len(draft.seen) < 2:
+        return False
+    now = await store.read(list(draft.seen))
+    return any(now[key].revision != cell.revision for key, cell in draft.seen.items())
 
 
 async def unless_held(attempt: Callable[[], Awaitable[T | Busy]], clock: Clock, rng: Rng, wait_s: float) -> T | Busy:

@@ -149,6 +149,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             metrics=opened.metrics,
             draining=draining,
             open_metrics=settings.open_metrics,
+            operators=settings.warehouse_account,
         )
         catalogs, watch = _catalogs(opened)
         await tell_of_astray(opened.store, [catalog.warehouse for catalog in catalogs.values()])
@@ -486,6 +487,7 @@ def _memory(url: str) -> bool:
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = TrustedClock(SystemClock()), SystemRng(), AsyncioTasks(), Metrics()
     logs.count_dropped(metrics.log_lines_dropped)
+    metrics.warehouses_are(settings.places())
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.

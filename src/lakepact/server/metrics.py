@@ -321,6 +321,11 @@ class Metrics:
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
 
+    def warehouses_are(self, warehouses: Iterable[str]) -> None:
+        """Show the figures of these warehouses from the start. There will be no others."""
+        for warehouse in warehouses:
+            self.gc_left(warehouse, 0)
+
     def gc_left(self, warehouse: str, count: int) -> None:
         self._gc_left.labels(warehouse).set(count)
 
