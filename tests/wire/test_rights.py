@@ -654,3 +654,14 @@ async def test_a_run_is_reported_by_whose_transaction_it_was(people: House) -> N
     report = {"pipeline": "shop", "run-id": "r", "state": "committed", "seconds": 1.0, "stages": []}
     assert (await people.eve.put(f"/transactions/{tx}/report", report)).refusal == FORBIDDEN
     assert (await people.ann.put(f"/transactions/{tx}/report", report)).status == 204
+
+
+async def test_missing_parents_need_the_right_to_create_each_of_them(people: House) -> None:
+    ann, bob, root = people.ann, people.bob, people.root
+    await root.grant("user:ann", "create", **on_namespace())
+    await root.grant("user:bob", "create")
+    assert (await ann.post("/namespaces", {"namespace": ["db", "x", "y"]})).status == 200
+    assert (await ann.post("/namespaces", {"namespace": ["new", "x"]})).status in (403, 404)
+    assert (await root.head("/namespaces/new")).status == 404
+    assert (await bob.post("/namespaces", {"namespace": ["new", "x"]})).status == 200
+    assert (await root.head("/namespaces/new")).status == 204
