@@ -61,7 +61,7 @@ GZIP_MEMBERS: Final = Limit(
 JSON_DEPTH: Final = Limit("json-depth", 100, "levels", "nesting of a JSON body", "Flatten the document")
 JSON_VALUES: Final = Limit(
     "json-values",
-    200_000,
+    500_000,
     "values",
     "values of a JSON body: members, array elements, objects and arrays",
     "Split the request into several smaller ones",
@@ -103,6 +103,13 @@ REQUEST_COLUMNS: Final = Limit(
     "columns of all schemas in one request",
     "Send the schemas in several requests",
 )
+STATISTICS_CHARACTERS: Final = Limit(
+    "statistics-characters",
+    1 << 20,
+    "characters",
+    "the statistics of one Delta file",
+    "Collect statistics for fewer columns",
+)
 LAYOUT_FIELDS: Final = Limit(
     "layout-fields",
     1_000,
@@ -113,15 +120,19 @@ LAYOUT_FIELDS: Final = Limit(
 TABLE_PROPERTIES: Final = Limit(
     "table-properties", 10_000, "properties", "properties of one table, view or namespace", "Remove properties"
 )
-BATCH_IDENTIFIERS: Final = Limit(
-    "batch-identifiers", 1_000, "tables", "tables of one batch load", "Load the tables in several requests"
-)
 BATCH_RESPONSE_BYTES: Final = Limit(
     "batch-response-bytes",
-    64 << 20,
+    32 << 20,
     "bytes",
     "the metadata in the response of one batch load",
     "Load the tables in several requests",
+)
+MESSAGE_FIELDS: Final = Limit(
+    "message-fields",
+    10_000,
+    "fields",
+    "top-level fields of one gRPC message, such as its changes",
+    "Send fewer changes in one call",
 )
 REPORT_STAGES: Final = Limit(
     "report-stages", 2_000, "stages", "stages of one run report", "Report fewer stages, or split the pipeline"
@@ -145,10 +156,11 @@ LIMITS: Final[tuple[Limit, ...]] = (
     COLUMN_PATH_CHARACTERS,
     SCHEMA_COLUMNS,
     REQUEST_COLUMNS,
+    STATISTICS_CHARACTERS,
     LAYOUT_FIELDS,
     TABLE_PROPERTIES,
-    BATCH_IDENTIFIERS,
     BATCH_RESPONSE_BYTES,
+    MESSAGE_FIELDS,
     REPORT_STAGES,
     REPORT_EDGES,
 )

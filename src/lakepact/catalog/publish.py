@@ -348,12 +348,13 @@ class Publisher:
             # Renamed or registered, and nothing else.
             return Write(write.key, revision, pointer.to_json())
         else:
-            metadata = (await self._parts.files.of(pointer)).document
+            metadata = draft.starts_from(await self._parts.files.of(pointer))
             base_location = note.base_location
-        base = None if base_location is None else (await self._parts.files.table(base_location)).document
+        file = None if base_location is None else await self._parts.files.table(base_location)
+        base = None if file is None else draft.starts_from(file)
         document = published(metadata, base=base, base_location=base_location, now_ms=draft.now_ms)
         location = next_metadata_location(document, base_location, draft.unique_name(pointer.id))
-        digest = draft.put(location, document)
+        digest = await draft.put(location, document, self._parts.files.most_bytes_after(file))
         change = Change.CREATE if base is None else Change.COMMIT
         new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location, digest=digest)
         if call.judge is not None:
@@ -383,12 +384,12 @@ class Publisher:
         assert note.commits is not None
         if pointer is None or pointer.identifier != staged.identifier:
             raise CommitFailed(f"table {shown(staged.identifier)} was renamed or dropped meanwhile")
-        metadata = (await self._parts.files.of(pointer)).document
+        metadata = draft.starts_from(await self._parts.files.of(pointer))
         for commit in note.commits:
             failures = check_all(metadata, commit.requirements)
             if failures:
                 raise CommitFailed(f"table {shown(staged.identifier)} has moved: {failures[0].message}")
-            metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
+            metadata = (await draft.compute(apply, metadata, commit.updates, Context(draft.now_ms))).metadata
         return pointer, metadata, pointer.metadata_location
 
 

@@ -15,7 +15,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -68,6 +68,7 @@ _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _KEY_HEADER: Final = KEY_HEADER.lower().encode()
 _FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_PIECE_BYTES: Final = 1 << 18
 _CLOSE: Final = ((b"Connection", b"close"),)
 _FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -314,19 +315,24 @@ class Application:
     # --- the answer ---
 
     async def _answer(self, response: Response, method: str, request_id: str, send: Send) -> None:
-        body = response.body
+        body, parts = response.body, response.parts
         headers: list[tuple[bytes, bytes]] = []
         if method == "HEAD" or response.status in _WITHOUT_ANSWER_BODY:
-            body = b""
+            body, parts = b"", ()
         else:
-            if body and not any(name.lower() == b"content-type" for name, _ in response.headers):
+            if (body or parts) and not any(name.lower() == b"content-type" for name, _ in response.headers):
                 headers.append((b"content-type", b"application/json"))
             # In lower case: uvicorn must recognise it.
-            headers.append((b"content-length", b"%d" % len(body)))
+            headers.append((b"content-length", b"%d" % (len(body) + sum(map(len, parts)))))
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if parts or len(body) > _PIECE_BYTES:
+            # Piece by piece, as the client reads: what is handed over at once is held in a buffer of the connection.
+            for piece in _pieces(parts or (body,)):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            body = b""
         await send({"type": "http.response.body", "body": body})
 
     def _spelled(self, name: bytes) -> bytes:
@@ -377,6 +383,22 @@ def _request(
         address=client[0] if client else "",
         large_body=large,
     )
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts of a body, cut and joined to pieces of about one size."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        for start in range(0, len(part), _PIECE_BYTES):
+            piece = part[start : start + _PIECE_BYTES]
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _PIECE_BYTES:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _is_form(headers: Headers) -> bool:
