@@ -134,8 +134,12 @@ MESSAGE_FIELDS: Final = Limit(
     "top-level fields of one gRPC message, such as its changes",
     "Send fewer changes in one call",
 )
-REPORT_STAGES: Final = Limit(
-    "report-stages", 2_000, "stages", "stages of one run report", "Report fewer stages, or split the pipeline"
+REPORT_ENTRIES: Final = Limit(
+    "report-entries",
+    2_000,
+    "entries",
+    "stages of one run report; its checks; its inputs",
+    "Report fewer of them, or split the pipeline",
 )
 REPORT_EDGES: Final = Limit(
     "report-edges",
@@ -161,7 +165,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     TABLE_PROPERTIES,
     BATCH_RESPONSE_BYTES,
     MESSAGE_FIELDS,
-    REPORT_STAGES,
+    REPORT_ENTRIES,
     REPORT_EDGES,
 )
 
@@ -230,10 +234,9 @@ def check_request_columns(schemas: Sequence[object], where: str) -> None:
 
 
 def check_run_report(report: Mapping[str, Any]) -> None:
-    """Refuse a run report with too many stages, or whose stages name too many inputs."""
-    stages = report.get("stages")
-    if not isinstance(stages, list):
-        return
-    REPORT_STAGES.check(len(stages), "run report: 'stages'")
-    reads = (stage.get("reads") for stage in stages if isinstance(stage, dict))
+    """Refuse a run report with too many stages, checks or inputs, or whose stages name too many inputs. These fields
+    are lists, which the caller has checked."""
+    for field in ("stages", "checks", "inputs"):
+        REPORT_ENTRIES.check(len(report.get(field) or ()), f"run report: {field!r}")
+    reads = (stage.get("reads") for stage in report.get("stages") or () if isinstance(stage, dict))
     REPORT_EDGES.check(sum(len(one) for one in reads if isinstance(one, list)), "run report: 'reads' of all stages")

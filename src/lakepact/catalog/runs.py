@@ -16,6 +16,7 @@ from lakepact.catalog.errors import BadRequest
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId, timestamp_ms
+from lakepact.limits import check_run_report
 
 FORMAT: Final = 1
 MOST_BYTES: Final = 1 << 20
@@ -44,6 +45,7 @@ def checked_report(body: JsonObject, transaction_id: TransactionId, principal: s
     for field in ("stages", "checks", "inputs"):
         if not isinstance(body.get(field, []), list):
             raise BadRequest(f"{field!r} of a report of a run is a list")
+    check_run_report(body)
     said = {field: value for field, value in body.items() if field != PRINCIPAL}
     whose = {} if principal is None else {PRINCIPAL: principal}
     return {**said, **whose, "format": FORMAT, "transaction-id": transaction_id}

@@ -20,6 +20,7 @@ _DAYS: Final = 30
 _AT_ONCE: Final = 6
 _DAY_MS: Final = 86_400_000
 _LIST: Final = 1_000
+_SHOWN_ENTRIES: Final = 500
 _MOST_LISTS: Final = 10
 PIPELINE, RUN = "pipeline", "run-id"
 
@@ -128,8 +129,16 @@ def run_of(transaction_id: TransactionId, report: Document) -> Run:
         str(report.get(PIPELINE, "?")),
         str(report.get(RUN, "?")),
         str(report.get("state", "?")),
-        report,
+        _bounded(report),
     )
+
+
+def _bounded(report: Document) -> Document:
+    """A report with at most as many stages, checks and inputs as a page can show: markup takes long to make."""
+    lists = {field: report[field] for field in ("stages", "checks", "inputs") if isinstance(report.get(field), list)}
+    if all(len(values) <= _SHOWN_ENTRIES for values in lists.values()):
+        return report
+    return {**report, **{field: values[:_SHOWN_ENTRIES] for field, values in lists.items()}}
 
 
 def _of_record(record: TransactionRecord) -> Run:
