@@ -26,6 +26,7 @@ from lakepact.errors import InvalidRequest
 from lakepact.limits import (
     GZIP_MEMBERS,
     JSON_DEPTH,
+    JSON_MEMBERS,
     JSON_VALUES,
     LARGE_INPUT_BYTES,
     LARGE_METADATA_BYTES,
@@ -35,6 +36,9 @@ from lakepact.limits import (
 _CHUNK_BYTES: Final = 65_536
 _VALUES_AT_ONCE: Final = 200_000
 """orjson takes up to 250 ns for each of them, and holds the interpreter lock all the while."""
+
+_SMALLEST_MEMBER: Final = 5
+"""Bytes of `"":1,`."""
 
 _WHITESPACE: Final = b" \t\r\n"
 _BACKSLASH: Final = ord("\\")
@@ -113,8 +117,8 @@ def parse_request(body: bytes, where: str = "the body") -> Any:
     brackets = body.count(b"{") + body.count(b"[")
     slow = _count_values(body, brackets, where) > _VALUES_AT_ONCE
     document = _parse_slowly(body, where) if slow else _loads(body)
-    if brackets > JSON_DEPTH.most:
-        _check_depth(document, where)
+    if brackets > JSON_DEPTH.most or len(body) > _SMALLEST_MEMBER * JSON_MEMBERS.most:
+        _check_structure(document, where)
     _check_members(body, document, where)
     return document
 
@@ -125,7 +129,7 @@ def parse_embedded(text: str, where: str) -> Any:
     brackets = data.count(b"{") + data.count(b"[")
     slow = _count_values(data, brackets, where) > _VALUES_AT_ONCE
     document = _parse_slowly(data, where) if slow else _loads(data)
-    _check_depth(document, where)
+    _check_structure(document, where)
     return document
 
 
@@ -194,12 +198,15 @@ def _after_escape(body: bytes, position: int) -> int:
     return position
 
 
-def _check_depth(document: Any, where: str) -> None:
+def _check_structure(document: Any, where: str) -> None:
+    """Refuse a document that nests too deeply, or has an object with too many members."""
     level = [document]
     for _ in range(JSON_DEPTH.most):
         below: list[Any] = []
         for item in level:
             if isinstance(item, dict):
+                if len(item) > JSON_MEMBERS.most:
+                    raise LimitExceeded(JSON_MEMBERS, len(item), f"{where}: an object")
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)

@@ -66,6 +66,9 @@ JSON_VALUES: Final = Limit(
     "values of a JSON body: members, array elements, objects and arrays",
     "Split the request into several smaller ones",
 )
+JSON_MEMBERS: Final = Limit(
+    "json-members", 50_000, "members", "members of one object in a JSON body", "Split the object"
+)
 NAMESPACE_LEVELS: Final = Limit(
     "namespace-levels", 64, "levels", "levels of a namespace, in every operation", "Use a flatter namespace"
 )
@@ -153,6 +156,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     GZIP_MEMBERS,
     JSON_DEPTH,
     JSON_VALUES,
+    JSON_MEMBERS,
     NAMESPACE_LEVELS,
     NAME_CHARACTERS,
     TYPE_CHARACTERS,
