@@ -17,6 +17,10 @@ __all__ = ["__version__", "connect", "new_key"]
 __version__: Final = version("lakepact")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in ("connect", "new_key"):
         from lakepact import client

@@ -276,6 +276,19 @@ class Settings(BaseSettings):
     request_deadline_s: float = Field(
         default=30.0, description="How long one request may take.", gt=0, allow_inf_nan=False
     )
+    lame_duck_s: float = Field(
+        default=5.0,
+        description="How long a server still serves after SIGTERM, not ready, before it accepts no more connections.",
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+    )
+    watchdog_s: float = Field(
+        default=30.0,
+        description="How long a process may be stuck (its event loop does not run) before it is ended: 5 or more; 0: never.",
+        ge=0,
+        allow_inf_nan=False,
+    )
     multi_table_transactions: bool = Field(
         default=True, description="Whether one commit may change several tables. Without it that is 406."
     )
@@ -454,6 +467,7 @@ class Settings(BaseSettings):
     lease_s: float = _bound("lease_s")
     open_ttl_s: float = _bound("open_ttl_s")
     max_ttl_s: float = _bound("max_ttl_s")
+    prepared_s: float = _bound("prepared_s")
     deadline_s: float = _bound("deadline_s")
     retryable_s: float = _bound("retryable_s")
     horizon_days: int = _bound("horizon_days")
@@ -485,6 +499,13 @@ class Settings(BaseSettings):
             raise ValueError(
                 "receipts of a transaction may wait a month for the rest of it: keep them for 32 days, or 0 for ever"
             )
+        return value
+
+    @field_validator("watchdog_s")
+    @classmethod
+    def _outlasts_pauses(cls, value: float) -> float:
+        if 0 < value < 5:
+            raise ValueError("pauses of a few seconds happen on a busy machine: it is at least 5, or 0 for no watchdog")
         return value
 
     @field_validator("store")

@@ -22,6 +22,7 @@ from lakepact.settings import Settings
 from tests.support.issuer import running_issuer
 from tests.support.server import running_server
 from tests.support.tokens import command, create_token, store_of
+from tests.support.waiting import PATIENCE_S
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -43,7 +44,7 @@ def ask(url: str, token: str | None = None, form: Mapping[str, str] | None = Non
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with _OPENER.open(request, timeout=30) as answer:
+        with _OPENER.open(request, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read() + str(answer.headers).encode()
     except urllib.error.HTTPError as error:
         with error:

@@ -18,6 +18,7 @@ from lakepact.client import Lake
 from lakepact.delta import MultiTableTransaction, StagedTable, TransactionConfig
 from lakepact.delta.actions import Add
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S
 
 deltalake = pytest.importorskip("deltalake")
 pa = pytest.importorskip("pyarrow")
@@ -114,7 +115,7 @@ def test_foreign_writers_are_refused_once_the_mirror_has_written_the_take_over(l
     mirrored = CliRunner().invoke(app, ["mirror", "run", "--once"])
     assert mirrored.exit_code == 0, mirrored.output
     table = deltalake.DeltaTable(str(source))
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while table.version() < 2 and time.monotonic() < until:
         # The server mirrors too: what it was at just now is its own to finish.
         time.sleep(0.1)

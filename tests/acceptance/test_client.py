@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from typer.testing import CliRunner
@@ -34,6 +33,7 @@ from lakepact.client import (
 )
 from tests.support.server import running_server
 from tests.support.tcp_proxy import CuttingProxy
+from tests.support.waiting import wait_until
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
@@ -99,6 +99,41 @@ def test_pyiceberg_inside_sees_what_is_staged_and_nobody_else_does_until_the_com
     assert lake.transactions.get(tx.id).results == tx.results
 
 
+def test_pyiceberg_refuses_properties_that_would_send_changes_elsewhere(lake: Lake, space: str) -> None:
+    with lake.transaction() as tx:
+        for catalog, name, value in (
+            (lake, "warehouse", tx.warehouse),
+            (lake, "prefix", tx.prefix),
+            (lake, "uri", tx.base_uri),
+            (tx, "warehouse", lake.warehouse),
+        ):
+            with pytest.raises(ValueError, match=rf"{name}=.* cannot be set here.*tx\.pyiceberg\(\)"):
+                catalog.pyiceberg(**{name: value})
+        # The same value is no contradiction.
+        assert lake.pyiceberg(warehouse=lake.warehouse).namespace_exists(space)
+        tx.pyiceberg(warehouse=tx.warehouse).load_table((space, "a")).append(ROWS)
+        assert rows(lake, space) == [0, 0]
+    assert rows(lake, space) == [2, 0]
+
+
+def test_pyiceberg_at_the_base_uri_works_inside_the_transaction(lake: Lake, space: str) -> None:
+    with lake.transaction() as tx:
+        assert tx.base_uri == f"{lake.uri}/in/{tx.warehouse}"
+        inside = load_catalog("inside", type="rest", uri=tx.base_uri, warehouse=lake.warehouse)
+        inside.load_table((space, "a")).append(ROWS)
+        inside.drop_table((space, "b"))
+        assert rows(lake, space) == [0, 0]
+        with pytest.raises(ValueError, match="inside a transaction"):
+            lakepact.connect(tx.base_uri)
+    assert list(lake.tables.list(space)) == [(space, "a")]
+    assert lake.pyiceberg().load_table((space, "a")).scan().to_arrow().num_rows == 2
+
+
+def test_connect_takes_a_token_or_a_credential(lake: Lake) -> None:
+    with pytest.raises(ValueError, match="both a token and a credential"):
+        lakepact.connect(lake.uri, token="t", credential="a:b")
+
+
 def test_an_error_in_the_block_leaves_nothing(lake: Lake, space: str) -> None:
     with pytest.raises(ZeroDivisionError), lake.transaction() as tx:
         append(tx, space)
@@ -157,13 +192,11 @@ def test_what_only_reads_is_of_one_instant_and_cannot_conflict(lake: Lake, space
 
 
 def test_a_block_outlives_its_time_to_live(lake: Lake, space: str) -> None:
-    with lake.transaction(ttl=6) as tx:
+    with lake.transaction(ttl=30) as tx:
         append(tx, space)
         first = tx.info.expires_at
         assert first is not None
-        # Renewed at an instant at which it would have expired, by the server's own clock.
-        while (lake.transactions.get(tx.id).expires_at or first) < first + timedelta(seconds=6):
-            time.sleep(0.1)
+        wait_until(lambda: (lake.transactions.get(tx.id).expires_at or first) > first, "it is never renewed")
     assert rows(lake, space) == [2, 2]
 
 

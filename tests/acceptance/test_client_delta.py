@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import deltalake
 import pytest
 
 import lakepact
-from lakepact.client import Conflict, DeltaChange, Lake, NotFound, TableChange
+from lakepact.client import Conflict, DeltaChange, Lake, NotFound, TableChange, TransactionClosed, Unavailable, Unknown
 from lakepact.delta import (
     MultiTableTransaction,
     MultiTableWriter,
@@ -145,6 +146,26 @@ def test_the_writer_of_many_tables(lake: Lake, ml: str, caplog: pytest.LogCaptur
     assert ("DEBUG", f"Inserting 1 actions for table {first}") in said
     assert ("DEBUG", "Updated versions for 3 tables") in said
     assert ("INFO", f"Multi-table transaction {tx.transaction_id} committed successfully with 3 tables") in said
+
+
+def test_commit_gives_up_on_a_held_table_in_the_time_that_was_asked_for(lake: Lake, ml: str) -> None:
+    table = lake.delta.create(f"{ml}.held", SCHEMA)
+    with pytest.raises(TransactionClosed), lake.transaction() as holder:
+        holder.delta.commit(DeltaChange(f"{ml}.held", [add("a.parquet")], expected_version=0))
+        lake.transactions.prepare(holder.id)
+        tx = MultiTableTransaction(TransactionConfig(timeout_secs=1))
+        tx.stage_table(table.table_id, StagedTable(table.table_id, [add("b.parquet")], expected_version=0))
+        began_s = time.monotonic()
+        with pytest.raises((Unavailable, Unknown)):
+            lake.delta.writer().commit(tx)
+        # Without the limit the client retries for a minute. The margin is for a busy machine.
+        assert time.monotonic() - began_s < 30
+        lake.transactions.abort(holder.id)
+    # The same transaction again settles it: it takes effect once.
+    again = MultiTableTransaction(TransactionConfig(timeout_secs=60), transaction_id=tx.transaction_id)
+    again.stage_table(table.table_id, tx.tables[table.table_id])
+    assert lake.delta.writer().commit(again).versions == {table.table_id: 1}
+    assert paths(lake, f"{ml}.held") == ["b.parquet"]
 
 
 def test_mirrors_follow_by_themselves_and_can_be_waited_for(lake: Lake, ml: str) -> None:

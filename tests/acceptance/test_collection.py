@@ -428,7 +428,6 @@ def test_with_no_retention_at_all_nothing_that_is_needed_is_taken(lake: Lake, fo
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_the_same_on_postgres(tmp_path: Path) -> None:
     with ExitStack() as stack:
         url = LazyPostgres(stack).url()

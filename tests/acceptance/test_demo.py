@@ -12,7 +12,7 @@ import pytest
 
 def demo(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lakepact", "demo", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1_000)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "files"])

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 LIMIT = 8_192
 
@@ -24,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def connected(server: Server) -> socket.socket:
     place = urlsplit(server.url)
     assert place.hostname is not None and place.port is not None
-    return socket.create_connection((place.hostname, place.port), timeout=60)
+    return socket.create_connection((place.hostname, place.port), timeout=PATIENCE_S)
 
 
 def until_closed(connection: socket.socket) -> bytes:
@@ -100,7 +101,7 @@ def test_a_head_in_pieces_and_a_long_body_are_no_offence(server: Server) -> None
             connection.sendall(bytes([byte]))
         assert status_of(connection) == 200
         body = b'{"namespace": ["n"], "properties": {"a": "' + b"x" * 10 * LIMIT + b'"}}'
-        sent = head(b"Content-Length: %d" % len(body), path=b"/v1/namespaces").replace(b"GET", b"POST") + body
+        sent = head(b"Content-Length: %d" % len(body), path=b"/v1/main/namespaces").replace(b"GET", b"POST") + body
         connection.sendall(sent)
         assert status_of(connection) == 200
         connection.sendall(head())

@@ -31,11 +31,11 @@ from tests.crash.server_tables import NAMESPACE, adding, creation, named, new_ke
 from tests.sim.broken import PromiseBroken
 from tests.sim.history import Operation, check_strictly_serializable
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S
 
 LONG: Final = bool(os.environ.get("LAKEPACT_LONG"))
 TABLES: Final = ("t0", "t1", "t2", "t3")
 CLIENTS: Final = 4
-_GIVE_UP_AFTER_S: Final = 120.0
 
 # --- a checker for snapshot isolation ---
 
@@ -140,7 +140,7 @@ class Client:
         """Send it until it is answered: 2xx or 4xx."""
         headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
         data = None if body is None else json.dumps(body).encode()
-        until = time.monotonic() + _GIVE_UP_AFTER_S
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             try:
                 connection = self._connected()
@@ -155,7 +155,7 @@ class Client:
             if answer.status < 500:
                 return answer.status, json.loads(content) if content else None
             assert answer.status in (503, 504), content
-        raise AssertionError(f"{method} {path} was not answered within {_GIVE_UP_AFTER_S:.0f} s")
+        raise AssertionError(f"{method} {path} was not answered within {PATIENCE_S:.0f} s")
 
     def get(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         status, answer = self.ask(method, path, body, key)
@@ -173,7 +173,7 @@ class Client:
             self.close()
             place = urlsplit(url)
             self._at = url
-            self._connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
+            self._connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=PATIENCE_S)
         return self._connection
 
 
@@ -241,7 +241,7 @@ class History:
                 kill()
         with self._serving():
             for thread in clients:
-                thread.join(_GIVE_UP_AFTER_S)
+                thread.join(PATIENCE_S)
             if not self.failures:
                 last = self._client("last")
                 start = time.monotonic_ns()
@@ -360,7 +360,6 @@ class History:
 STORES: Final = {"sqlite": (), "file": ("--store", "file://{folder}/cells")}
 
 
-@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("file", marks=pytest.mark.long)])
 def test_what_clients_saw_while_the_server_was_killed_has_an_order(
@@ -455,7 +454,7 @@ def test_readers_never_see_half_of_a_commit(tmp_path: Path, record_property: Cal
         guarded(write).join(600)
         over.set()
         for thread in readers:
-            thread.join(60)
+            thread.join(PATIENCE_S)
     assert not failures, failures
     record_property(
         "figure",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-import pytest
-
 from tests.support.browser import axe, chromium, findings
 from tests.support.issuer import Registered, running_issuer
 from tests.support.server import running_server
 from tests.support.showcase import Company
 
 # The first of all may install the browser.
-pytestmark = pytest.mark.timeout(900)
 
 
 def free_port() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import lakepact
 from lakepact.client import TableChange
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
 COMMITS = 15
@@ -51,7 +52,7 @@ def test_replicas_of_two_formats_commit_to_the_same_tables_while_they_are_replac
         assert formats == {1, 2}, "documents of both formats lie side by side"
         # The last one of the old release is replaced; nothing has to be converted.
         first.process.terminate()
-        assert first.process.wait(60) == 0
+        assert first.process.wait(PATIENCE_S) == 0
         third = new(stack)
         for url in (second.url, third.url):
             cut = lakepact.connect(url).read_at(["db.a", "db.b"])

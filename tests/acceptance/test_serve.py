@@ -22,8 +22,7 @@ import pytest
 
 from lakepact.settings import Settings
 from tests.support.server import lines_in, running_server
-
-WITHIN_S = 60.0
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Running:
 
     def get(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
         place = urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=30)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=PATIENCE_S)
         try:
             connection.request(method, place.path + path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
@@ -47,11 +46,11 @@ class Running:
 
     def connect(self) -> socket.socket:
         place = urlsplit(self.url)
-        return socket.create_connection((place.hostname or "", place.port or 0), timeout=30)
+        return socket.create_connection((place.hostname or "", place.port or 0), timeout=PATIENCE_S)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(WITHIN_S)
+        return self.process.wait(PATIENCE_S)
 
 
 def command(*options: str) -> list[str]:
@@ -70,7 +69,7 @@ def serving(folder: Path, *options: str) -> Iterator[Running]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + WITHIN_S
+    until = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -120,7 +119,7 @@ def test_a_signal_lets_the_request_under_way_finish_and_nothing_new_begin(tmp_pa
         while not seen.endswith(b"}"):
             seen += idle.recv(65_536)
         # A request whose body is not complete yet is under way.
-        slow.sendall(b"POST /v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
+        slow.sendall(b"POST /v1/main/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
         eventually(lambda: "lakepact_open_requests 2.0" in server.get("/metrics")[1])
         server.process.send_signal(number)
         # An idle connection is closed, which tells that the server has begun to stop.
@@ -130,14 +129,19 @@ def test_a_signal_lets_the_request_under_way_finish_and_nothing_new_begin(tmp_pa
         assert server.process.poll() is None
         slow.sendall(b" " * 19)
         assert slow.recv(65_536).startswith(b"HTTP/1.1 400")
-        assert server.process.wait(WITHIN_S) == 0
+        assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_a_port_that_is_in_use_is_an_error_that_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = subprocess.run(
-            command("--port", str(port)), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+            command("--port", str(port)),
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
     assert found.returncode == 2
     assert found.stderr.startswith(f"error: invalid-setting: port {port} of 127.0.0.1 is in use")
@@ -153,7 +157,7 @@ def test_a_store_that_cannot_be_opened_ends_it_with_the_stores_error(tmp_path: P
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert found.returncode == 2
     assert "error: invalid-setting: the folder data cannot be made" in found.stderr
@@ -168,7 +172,7 @@ def test_workers_cannot_share_memory(tmp_path: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (found.returncode, "memory://" in found.stderr) == (2, True)
 
@@ -260,9 +264,9 @@ def alive(pid: int) -> bool:
 
 def test_header_names_are_spelled_on_the_wire_as_clients_look_for_them(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        assert server.get("/v1/namespaces", "POST", {"namespace": ["a"]})[0] == 200
+        assert server.get("/v1/main/namespaces", "POST", {"namespace": ["a"]})[0] == 200
         schema = {"type": "struct", "fields": [{"id": 1, "name": "x", "type": "long", "required": False}]}
-        assert server.get("/v1/namespaces/a/tables", "POST", {"name": "t", "schema": schema})[0] == 200
+        assert server.get("/v1/main/namespaces/a/tables", "POST", {"name": "t", "schema": schema})[0] == 200
         answer = raw(server, b"GET /v1/main/namespaces/a/tables/t HTTP/1.1")
         assert b"\r\nETag: " in answer
         assert b"\r\nserver:" not in answer.lower()

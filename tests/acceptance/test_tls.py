@@ -33,8 +33,8 @@ from tests.support.certificates import loopback_certificate
 from tests.support.duckdb_iceberg import EXTENSIONS, extension_path
 from tests.support.server import Server, running_server
 from tests.support.tokens import create_token
+from tests.support.waiting import PATIENCE_S
 
-_PATIENCE_S = 30.0
 _ONCE = Retry(attempts=1, deadline_s=20.0)
 
 
@@ -61,12 +61,12 @@ class Tls:
         return grpc.secure_channel(self.grpc_address, trusted, [("grpc.enable_http_proxy", 0)])
 
     def presented(self) -> str:
-        return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=30)
+        return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def ends_in_days(self, authority: Path) -> float:
         """As the server's metric says."""
         context = ssl.create_default_context(cafile=str(authority))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=30)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=PATIENCE_S)
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.token}"})
         told = connection.getresponse().read().decode()
         connection.close()
@@ -103,7 +103,7 @@ def test_it_says_https_and_answers_to_nothing_else(tls: Tls) -> None:
     told = tls.server.log.read_text()
     assert tls.server.url.startswith("https://127.0.0.1:") and f"The web page is at {tls.server.url}/ui" in told
     assert "http://" not in told
-    plain = http.client.HTTPConnection("127.0.0.1", tls.port, timeout=30)
+    plain = http.client.HTTPConnection("127.0.0.1", tls.port, timeout=PATIENCE_S)
     with pytest.raises((http.client.HTTPException, OSError)):
         plain.request("GET", "/livez")
         plain.getresponse()
@@ -168,11 +168,11 @@ def test_grpc_speaks_tls_with_the_same_certificate(tls: Tls, authority: Path) ->
     metadata = (("authorization", f"Bearer {tls.token}"),)
     with tls.channel(authority) as channel:
         stub = transactions_pb2_grpc.TransactionsStub(channel)
-        begun = stub.BeginTransaction(pb.BeginTransactionRequest(), timeout=30, metadata=metadata)
+        begun = stub.BeginTransaction(pb.BeginTransactionRequest(), timeout=PATIENCE_S, metadata=metadata)
         assert begun.transaction.state == pb.TS_OPEN
     with grpc.insecure_channel(tls.grpc_address, [("grpc.enable_http_proxy", 0)]) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
         assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
 
 
@@ -196,7 +196,7 @@ def test_the_doctor_says_in_time_that_a_certificate_ends(days: float, verdict: V
 
 def test_cookies_of_the_web_page_are_for_https_alone(tls: Tls, authority: Path) -> None:
     context = ssl.create_default_context(cafile=str(authority))
-    connection = http.client.HTTPSConnection("localhost", tls.port, context=context, timeout=30)
+    connection = http.client.HTTPSConnection("localhost", tls.port, context=context, timeout=PATIENCE_S)
     form = urlencode({"token": tls.token, "next": "/ui/server"})
     connection.request("POST", "/ui/login", form, {"Content-Type": "application/x-www-form-urlencoded"})
     answer = connection.getresponse()
@@ -230,14 +230,14 @@ def test_new_files_are_used_without_a_restart(tls: Tls, authority: Path, tmp_pat
     with tls.channel(new) as channel:
         # Either of two processes may answer, and both have it.
         for _ in range(2):
-            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
     with tls.channel(authority) as channel, pytest.raises(grpc.RpcError):
-        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
 
 
 def wait_for(server: Server, event: str, count: int) -> None:
     """Until so many processes have said so."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while server.log.read_text().count(event) < count:
         assert time.monotonic() < deadline, server.told()
         time.sleep(0.05)

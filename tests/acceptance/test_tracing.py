@@ -19,6 +19,7 @@ from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.acceptance.test_grpc import connected
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S
 
 
 class Collector:
@@ -78,7 +79,9 @@ def test_a_trace_goes_from_the_client_through_the_server_to_the_store(tmp_path: 
             with connected(server) as channel:
                 stub = transactions_pb2_grpc.TransactionsStub(channel)
                 parent = f"00-{'ab' * 16}-{'cd' * 8}-01"
-                stub.BeginTransaction(pb.BeginTransactionRequest(), metadata=[("traceparent", parent)], timeout=30)
+                stub.BeginTransaction(
+                    pb.BeginTransactionRequest(), metadata=[("traceparent", parent)], timeout=PATIENCE_S
+                )
         # The server has ended, and has sent what was waiting.
         assert collector.services == {"lake"}
         created = collector.one("createNamespace", trace_id)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ class Api:
             self.url + path, data, {"Content-Type": "application/json", **headers}, method=method
         )
         try:
-            with _OPENER.open(request, timeout=60) as answer:
+            with _OPENER.open(request, timeout=PATIENCE_S) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
@@ -56,14 +57,14 @@ class Api:
         return self.send("POST", "/v1/transactions/commit", {"table-changes": list(changes)}, **headers)
 
     def load(self, namespace: str, table: str) -> Json:
-        status, answer = self.send("GET", f"/v1/namespaces/{namespace}/tables/{table}")
+        status, answer = self.send("GET", f"/v1/main/namespaces/{namespace}/tables/{table}")
         assert status == 200, answer
         found: Json = answer
         return found
 
     def create(self, namespace: str, table: str, uuid: str | None = None, snapshot_id: int | None = None) -> str:
         """A table to begin with: its uuid."""
-        self.send("POST", "/v1/namespaces", {"namespace": [namespace]})
+        self.send("POST", "/v1/main/namespaces", {"namespace": [namespace]})
         updates: list[Json] = [] if uuid is None else [{"action": "assign-uuid", "uuid": uuid}]
         updates += [
             {"action": "upgrade-format-version", "format-version": 1},
@@ -80,7 +81,7 @@ class Api:
                 {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot_id},
             ]
         body = {"requirements": [{"type": "assert-create"}], "updates": updates}
-        status, answer = self.send("POST", f"/v1/namespaces/{namespace}/tables/{table}", body)
+        status, answer = self.send("POST", f"/v1/main/namespaces/{namespace}/tables/{table}", body)
         assert status == 200, answer
         return str(answer["metadata"]["table-uuid"])
 

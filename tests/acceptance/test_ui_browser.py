@@ -30,7 +30,6 @@ from tests.support.showcase import HOSTILE, Company, fill
 from tests.wire.uis import many_tables
 
 # The first of all may install the browser.
-pytestmark = pytest.mark.timeout(900)
 
 T = TypeVar("T")
 

@@ -20,6 +20,7 @@ from tests.bench import (
     rest,
     rights,
     rounds,
+    soak,
     spark,
     sql,
     storm,
@@ -47,6 +48,7 @@ SECTIONS = {
     "vending": vending.run,
     "projections": projections.run,
     "storm": storm.run,
+    "soak": soak.run,
 }
 
 
@@ -54,7 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--receipts", type=int, default=projections.Sizes.receipts, help="how many are projected")
+    parser.add_argument("--minutes", type=float, default=soak.Minutes.value, help="how long a soak test takes a store")
     arguments = parser.parse_args()
+    soak.Minutes.value = arguments.minutes
     projections.Sizes.receipts = arguments.receipts
     chosen = arguments.sections or list(SECTIONS)
     for name in chosen:

@@ -38,7 +38,7 @@ def _compare(plain: Lake, named: Lake, issuer: Issuer, token: str) -> None:
         "access token": json.loads(given)["access_token"],
         "OIDC token": issuer.token(exp=2_000_000_000),
     }
-    named.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
+    named.send("POST", "/v1/main/namespaces", {"namespace": ["bench"]})
     for lake in (plain, named):
         lake.table("t", 10)
     named.send("POST", "/v1/main/grants", {"holder": "everyone", "role": "write", "on": "warehouse"})

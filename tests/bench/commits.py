@@ -62,7 +62,7 @@ def _row(title: str, clients: int, aim: float, theirs: _PyIceberg, ours: _Lakepa
 class _Lakepact:
     def __init__(self, url: str) -> None:
         self._lake = Lake(url)
-        self._lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
+        self._lake.send("POST", "/v1/main/namespaces", {"namespace": ["bench"]})
         for number in range(CLIENTS):
             self._lake.table(f"t{number}")
 

@@ -49,13 +49,13 @@ class Lake:
         return found
 
     def table(self, name: str, snapshots: int = 0) -> None:
-        made = json.loads(self.send("POST", "/v1/namespaces/bench/tables", {"name": name, "schema": SCHEMA}))
+        made = json.loads(self.send("POST", "/v1/main/namespaces/bench/tables", {"name": name, "schema": SCHEMA}))
         location = made["metadata"]["location"]
         for first in range(0, snapshots, 250):
             numbers = range(first + 1, min(first + 250, snapshots) + 1)
             updates = [{"action": "add-snapshot", "snapshot": snapshot(number, location)} for number in numbers]
             updates.append(set_main(numbers[-1]))
-            self.send("POST", f"/v1/namespaces/bench/tables/{name}", {"requirements": [], "updates": updates})
+            self.send("POST", f"/v1/main/namespaces/bench/tables/{name}", {"requirements": [], "updates": updates})
 
 
 def snapshot(number: int, location: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def running(**settings: Any) -> Iterator[Lake]:
             try:
                 assert process.stdout is not None
                 lake = Lake(process.stdout.readline().strip(), process=process.pid)
-                lake.send("POST", "/v1/namespaces", {"namespace": ["bench"]})
+                lake.send("POST", "/v1/main/namespaces", {"namespace": ["bench"]})
                 yield lake
             finally:
                 process.terminate()
@@ -201,7 +201,7 @@ def _history(lake: Lake) -> None:
 
 
 def _listing(lake: Lake, tables: int = 10_000) -> None:
-    lake.send("POST", "/v1/namespaces", {"namespace": ["many"]})
+    lake.send("POST", "/v1/main/namespaces", {"namespace": ["many"]})
     changes = [
         {
             "identifier": {"namespace": ["many"], "name": f"t{n}"},

@@ -71,7 +71,7 @@ def _compared(lake: Lake, job: dict[str, Any]) -> tuple[str, str, str]:
 
 def _listing(lake: Lake) -> None:
     """Ten thousand tables, of which somebody may see a tenth, each by a grant of its own."""
-    lake.send("POST", "/v1/namespaces", {"namespace": ["many"]})
+    lake.send("POST", "/v1/main/namespaces", {"namespace": ["many"]})
     for first in range(0, MANY, 100):
         changes = [
             {

@@ -24,11 +24,10 @@ from urllib.parse import urlsplit
 from lakepact.kernel.identity import TransactionId
 from tests.crash.server_tables import NAMESPACE, adding, creation, named, new_key, snapshot_id, snapshots_of, tables_of
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S
 
 TABLES: Final = 6
 CLIENTS: Final = 4
-_ANSWER_WITHIN_S: Final = 60.0
-_GIVE_UP_AFTER_S: Final = 120.0
 _ROOT: Final = f"/v1/main/namespaces/{NAMESPACE}"
 
 
@@ -81,11 +80,11 @@ class Chaos:
             self._over.set()
             with self._serving():
                 for thread in threads:
-                    thread.join(_GIVE_UP_AFTER_S)
+                    thread.join(PATIENCE_S)
         finally:
             self._over.set()
             for thread in threads:
-                thread.join(_GIVE_UP_AFTER_S)
+                thread.join(PATIENCE_S)
         if self.failures:
             raise self.failures[0]
 
@@ -199,7 +198,7 @@ class Chaos:
     def _until_answered(
         self, chance: random.Random, method: str, path: str, body: Any, key: str | None
     ) -> tuple[int, Any]:
-        until = time.monotonic() + _GIVE_UP_AFTER_S
+        until = time.monotonic() + PATIENCE_S
         request = _Request(method, path, body, key)
         while time.monotonic() < until:
             way = chance.choices(("plain", "twice", "dropped"), (6, 2, 2))[0] if key is not None else "plain"
@@ -221,7 +220,7 @@ class Chaos:
             self.attempts["not answered"] += 1
             # The server is on its way up again; asking in a tight loop would only slow it down.
             time.sleep(0.03)
-        raise AssertionError(f"{request} was not answered within {_GIVE_UP_AFTER_S:.0f} s")
+        raise AssertionError(f"{request} was not answered within {PATIENCE_S:.0f} s")
 
 
 class _Serving:
@@ -294,7 +293,7 @@ class _Request:
 
     def _write(self, url: str) -> http.client.HTTPConnection:
         place = urlsplit(url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=_ANSWER_WITHIN_S)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=PATIENCE_S)
         try:
             connection.request(self._method, self._path, self._body or None, self._headers)
         except BaseException:

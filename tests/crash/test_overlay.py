@@ -33,6 +33,7 @@ from tests.crash.server_tables import (
 )
 from tests.crash.test_server import LEFT, RIGHT, Victims, opened, table
 from tests.support.asgi_client import Answer, AsgiClient
+from tests.support.waiting import wait_until_async
 
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
 MORE_POINTS_THAN_ANY_TRANSACTION_HAS = 3_000
@@ -127,16 +128,16 @@ def test_a_transaction_killed_at_any_storage_operation_is_finished_or_given_up_a
 async def _kill_at_every_point(victims: Victims, run: Run, every: int) -> tuple[int, int]:
     chance = random.Random(0)
     async with opened(run.settings) as (client, _):
-        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        assert (await client.send("POST", "/v1/main/namespaces", json={"namespace": [NAMESPACE]})).status == 200
         for name in TABLES:
-            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            made = await client.send("POST", f"/v1/main/namespaces/{NAMESPACE}/tables", json=creation(name))
             assert made.status == 200
     for kills, at in enumerate(range(1, MORE_POINTS_THAN_ANY_TRANSACTION_HAS, every)):
         parent = run.committed[-1] if run.committed else None
         # Every other time the statements have no keys, as most engines send them.
         keys = tuple(new_key(chance) if at % 2 else None for _ in range(3))
         job = Job(new_key(chance), at, parent, len(run.committed), keys, time.time_ns() // 1_000_000)
-        before = [f"/v1/namespaces/{NAMESPACE}/tables/{name}" for name in TABLES]
+        before = [f"/v1/main/namespaces/{NAMESPACE}/tables/{name}" for name in TABLES]
         ended = victims.run({"settings": run.settings, "at": at, "before": before, "requests": job.requests()})
         give_up = bool(at // every % 3 == 2)
         await _audit_point(run, job, answered=ended["status"] is not None, give_up=give_up)
@@ -203,12 +204,14 @@ async def _check_refused(client: AsgiClient, job: Job) -> None:
 
 async def _until_answered(client: AsgiClient, one: dict[str, Any]) -> Answer:
     """A 503 is no answer: it says that nothing has happened yet."""
-    for _ in range(100):
+
+    async def attempt() -> Answer | None:
         answer = await client.send(one["method"], one["path"], json=one["body"], headers=one["headers"])
-        if answer.status != 503:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError("the server kept saying 503")
+        return None if answer.status == 503 else answer
+
+    answer = await wait_until_async(attempt, "the server keeps answering 503")
+    assert answer is not None
+    return answer
 
 
 def audit_receipts(run: Run) -> None:

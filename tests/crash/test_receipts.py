@@ -20,8 +20,8 @@ from tests.crash.server_chaos import ask
 from tests.crash.server_tables import NAMESPACE, adding, commit_key, creation, named, receipts_in, snapshot_id
 from tests.crash.test_server import STORES
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
-WITHIN_S = 60.0
 OFTEN = {"LAKEPACT_UPKEEP_INTERVAL_S": "0.2"}
 """The lease of the one that is killed ends soon, too."""
 
@@ -31,11 +31,10 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def post(server: Server, path: str, body: dict[str, Any]) -> Any:
     headers = {"Content-Type": "application/json"}
     asked = urllib.request.Request(f"{server.url}/v1/main{path}", json.dumps(body).encode(), headers, method="POST")
-    with _OPENER.open(asked, timeout=60) as answer:
+    with _OPENER.open(asked, timeout=PATIENCE_S) as answer:
         return json.loads(answer.read() or b"null")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("store", list(STORES))
 def test_killed_right_after_a_commit_no_receipt_is_missing_once_a_server_runs_again(store: str, tmp_path: Path) -> None:
     """The folder of the receipts is barred, so that the kill cannot come too late."""
@@ -83,7 +82,7 @@ def reconcile(folder: Path, *options: str) -> dict[str, Any]:
         command,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         env={**os.environ, "LAKEPACT_DATA": str(folder / "data")},
     )
     assert done.returncode == 0, done.stderr
@@ -92,7 +91,7 @@ def reconcile(folder: Path, *options: str) -> dict[str, Any]:
 
 
 def _wait_for(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + WITHIN_S
+    until = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < until, "the receipts do not come"
         time.sleep(0.1)

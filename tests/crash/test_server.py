@@ -45,10 +45,10 @@ from tests.crash.server_tables import (
 from tests.support.asgi_client import Answer, AsgiClient
 from tests.support.postgres import running_postgres
 from tests.support.server import running_server
+from tests.support.waiting import PATIENCE_S, wait_until_async
 
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
-RECEIPTS_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def audit_receipts(warehouse: Path, sent: list[Sent], chains: dict[str, list[str
     """Upkeep runs in the server, every second. What it has to come to is known from the tables' own files."""
     expected = {commit_key(location): location for chain in chains.values() for location in chain}
     changing = {one.key for one in sent if one.status < 300}
-    until = time.monotonic() + RECEIPTS_WITHIN_S
+    until = time.monotonic() + PATIENCE_S
     while True:
         receipts = receipts_in(warehouse)
         told = {receipt["transaction-id"] for receipt in receipts.values()}
@@ -242,7 +242,7 @@ class Victims:
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE_S)
         self._process.stdout.close()
 
 
@@ -258,7 +258,7 @@ async def opened(settings: dict[str, Any]) -> AsyncIterator[tuple[AsgiClient, Ru
 
 
 async def table(client: AsgiClient, name: str) -> Any:
-    answer = await client.send("GET", f"/v1/namespaces/{NAMESPACE}/tables/{name}")
+    answer = await client.send("GET", f"/v1/main/namespaces/{NAMESPACE}/tables/{name}")
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -294,16 +294,16 @@ async def _kill_at_points(victims: Victims, store: str, keyed: bool, folder: Pat
         settings["store"] = f"file://{folder / 'cells'}"
     chance = random.Random(0)
     async with opened(settings) as (client, _):
-        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        assert (await client.send("POST", "/v1/main/namespaces", json={"namespace": [NAMESPACE]})).status == 200
         for name in (LEFT, MIDDLE, RIGHT):
-            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            made = await client.send("POST", f"/v1/main/namespaces/{NAMESPACE}/tables", json=creation(name))
             assert made.status == 200
     happened = answered = 0
     for number, at in enumerate(range(1, MORE_POINTS_THAN_ANY_COMMIT_HAS, step), start=1):
         job = {
             "settings": settings,
             "at": at,
-            "before": [f"/v1/namespaces/{NAMESPACE}/tables/{name}" for name in (LEFT, MIDDLE, RIGHT)],
+            "before": [f"/v1/main/namespaces/{NAMESPACE}/tables/{name}" for name in (LEFT, MIDDLE, RIGHT)],
             "method": "POST",
             "path": "/v1/transactions/commit",
             # Each commit is to the head the one before has left, so a second execution could not go unnoticed.
@@ -355,12 +355,14 @@ async def _audit_point(settings: dict[str, Any], job: dict[str, Any], number: in
 
 async def _until_answered(client: AsgiClient, job: dict[str, Any]) -> Answer:
     """A 503 is no answer: it says that nothing has happened yet."""
-    for _ in range(100):
+
+    async def attempt() -> Answer | None:
         answer = await client.send(job["method"], job["path"], json=job["body"], headers=job["headers"])
-        if answer.status != 503:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError("the server kept saying 503")
+        return None if answer.status == 503 else answer
+
+    answer = await wait_until_async(attempt, "the server keeps answering 503")
+    assert answer is not None
+    return answer
 
 
 # --- answers that were lost: the same request comes again, without a key, later ---
@@ -369,9 +371,9 @@ async def _until_answered(client: AsgiClient, job: dict[str, Any]) -> Answer:
 @asynccontextmanager
 async def three_tables(folder: Path) -> AsyncIterator[AsgiClient]:
     async with opened({"data": str(folder / "data"), "log_level": "error"}) as (client, _):
-        assert (await client.send("POST", "/v1/namespaces", json={"namespace": [NAMESPACE]})).status == 200
+        assert (await client.send("POST", "/v1/main/namespaces", json={"namespace": [NAMESPACE]})).status == 200
         for name in (LEFT, MIDDLE, RIGHT):
-            made = await client.send("POST", f"/v1/namespaces/{NAMESPACE}/tables", json=creation(name))
+            made = await client.send("POST", f"/v1/main/namespaces/{NAMESPACE}/tables", json=creation(name))
             assert made.status == 200
         yield client
 
@@ -390,7 +392,7 @@ async def commit_with_uuid(client: AsgiClient) -> dict[str, Any]:
     return {**commit, "requirements": [{"type": "assert-table-uuid", "uuid": uuid}, *commit["requirements"]]}
 
 
-LEFT_PATH = f"/v1/namespaces/{NAMESPACE}/tables/{LEFT}"
+LEFT_PATH = f"/v1/main/namespaces/{NAMESPACE}/tables/{LEFT}"
 
 
 @pytest.mark.parametrize("since", ["nothing", "renamed", "dropped", "replaced"])
@@ -404,11 +406,11 @@ async def test_a_commit_that_took_effect_is_a_success_when_repeated_whatever_bec
         if since == "renamed":
             names = ({"namespace": [NAMESPACE], "name": name} for name in (LEFT, "elsewhere"))
             moved = dict(zip(("source", "destination"), names, strict=True))
-            assert (await send(client, "POST", "/v1/tables/rename", moved)).status == 204
+            assert (await send(client, "POST", "/v1/main/tables/rename", moved)).status == 204
         elif since != "nothing":
             assert (await send(client, "DELETE", LEFT_PATH)).status == 204
         if since == "replaced":
-            path = f"/v1/namespaces/{NAMESPACE}/tables"
+            path = f"/v1/main/namespaces/{NAMESPACE}/tables"
             assert (await send(client, "POST", path, creation(LEFT))).status == 200
         again = await send(client, "POST", LEFT_PATH, commit)
         assert again.status == 200, again.body
@@ -422,7 +424,7 @@ async def test_a_commit_that_did_not_take_effect_is_refused_though_another_table
         commit = await commit_with_uuid(client)
         assert (await send(client, "DELETE", LEFT_PATH)).status == 204
         assert (await send(client, "POST", LEFT_PATH, commit)).refusal == (404, "NoSuchTableException")
-        made = await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/tables", creation(LEFT))
+        made = await send(client, "POST", f"/v1/main/namespaces/{NAMESPACE}/tables", creation(LEFT))
         assert made.status == 200
         assert (await send(client, "POST", LEFT_PATH, commit)).refusal == (409, "CommitFailedException")
 
@@ -446,7 +448,7 @@ async def test_a_commit_of_many_tables_that_took_effect_is_recognised_as_a_whole
             {"action": "set-current-schema", "schema-id": -1},
             {"action": "set-properties", "updates": {"note": "second"}},
         ]
-        middle = f"/v1/namespaces/{NAMESPACE}/tables/{MIDDLE}"
+        middle = f"/v1/main/namespaces/{NAMESPACE}/tables/{MIDDLE}"
         assert (await send(client, "POST", middle, {"requirements": [], "updates": evolve})).status == 200
         before = (await table(client, MIDDLE))["metadata-location"]
         again = await send(client, "POST", "/v1/transactions/commit", body)
@@ -477,12 +479,12 @@ async def test_a_created_table_is_recognised_under_another_name_if_it_has_the_sn
             *adding(snapshot_id(1, [0]), head=True)["updates"],
         ]
         body = {"requirements": [{"type": "assert-create"}], "updates": updates}
-        path = f"/v1/namespaces/{NAMESPACE}/tables/made"
+        path = f"/v1/main/namespaces/{NAMESPACE}/tables/made"
         for _ in range(2):
             assert (await send(client, "POST", path, body)).status == 200
         names = ({"namespace": [NAMESPACE], "name": name} for name in ("made", "elsewhere"))
         moved = dict(zip(("source", "destination"), names, strict=True))
-        assert (await send(client, "POST", "/v1/tables/rename", moved)).status == 204
+        assert (await send(client, "POST", "/v1/main/tables/rename", moved)).status == 204
         again = await send(client, "POST", path, body)
         assert again.status == 200, again.body
         assert (await send(client, "HEAD", path)).status == 404, "it is not made a second time"
@@ -509,12 +511,12 @@ def file_of(location: str) -> Path:
 async def test_a_drop_of_a_namespace_sent_many_times_at_once_is_a_success_each_time(tmp_path: Path) -> None:
     async with three_tables(tmp_path) as client:
         for number in range(10):
-            assert (await send(client, "POST", "/v1/namespaces", {"namespace": [f"n{number}"]})).status == 200
+            assert (await send(client, "POST", "/v1/main/namespaces", {"namespace": [f"n{number}"]})).status == 200
             key = new_key(random.Random(number))
-            drops = [send(client, "DELETE", f"/v1/namespaces/n{number}", key=key) for _ in range(4)]
+            drops = [send(client, "DELETE", f"/v1/main/namespaces/n{number}", key=key) for _ in range(4)]
             statuses = [answer.status for answer in await asyncio.gather(*drops)]
             assert {204} <= set(statuses) <= {204, 503}, statuses
-            assert (await send(client, "DELETE", f"/v1/namespaces/n{number}", key=key)).status == 204
+            assert (await send(client, "DELETE", f"/v1/main/namespaces/n{number}", key=key)).status == 204
 
 
 async def test_a_table_that_is_only_looked_at_is_a_guard_of_the_others(tmp_path: Path) -> None:
@@ -527,7 +529,7 @@ async def test_a_table_that_is_only_looked_at_is_a_guard_of_the_others(tmp_path:
         for number in range(10):
             names = [f"l{number}", f"r{number}"]
             for name in names:
-                path = f"/v1/namespaces/{NAMESPACE}/tables"
+                path = f"/v1/main/namespaces/{NAMESPACE}/tables"
                 assert (await send(client, "POST", path, creation(name))).status == 200
             bodies = [
                 {
@@ -547,7 +549,7 @@ async def test_a_table_that_is_registered_again_is_not_marked_for_purging_any_mo
     async with three_tables(tmp_path) as client:
         location = (await table(client, LEFT))["metadata-location"]
         assert (await send(client, "DELETE", f"{LEFT_PATH}?purgeRequested=true")).status == 204
-        path = f"/v1/namespaces/{NAMESPACE}/register"
+        path = f"/v1/main/namespaces/{NAMESPACE}/register"
         back = await send(client, "POST", path, {"name": LEFT, "metadata-location": location})
         assert back.status == 200
     store = await open_store(f"sqlite:///{tmp_path / 'data' / 'lakepact.db'}")
@@ -559,8 +561,8 @@ async def test_a_table_that_is_registered_again_is_not_marked_for_purging_any_mo
 
 async def test_marks_that_nobody_sees_leave_no_receipts(tmp_path: Path) -> None:
     async with three_tables(tmp_path) as client:
-        assert (await send(client, "DELETE", f"/v1/namespaces/{NAMESPACE}")).status == 409
-        path = f"/v1/namespaces/{NAMESPACE}/tables"
+        assert (await send(client, "DELETE", f"/v1/main/namespaces/{NAMESPACE}")).status == 409
+        path = f"/v1/main/namespaces/{NAMESPACE}/tables"
         assert (await send(client, "POST", path, creation("more"))).status == 200
     told = [receipt["change"] for receipt in receipts_in(tmp_path / "data" / "warehouse").values()]
     assert sorted(told) == ["create"] * 5, "a namespace and four tables"
@@ -572,8 +574,8 @@ async def test_receipts_are_written_however_long_no_server_ran_and_however_old_t
     key = uuid7(three_hours_ago_ms, 1)
     # A server that writes none is one that was killed before it wrote any.
     async with opened({**settings, "receipts": False}) as (client, _):
-        assert (await send(client, "POST", "/v1/namespaces", {"namespace": [NAMESPACE]}, key)).status == 200
-        made = await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/tables", creation(LEFT))
+        assert (await send(client, "POST", "/v1/main/namespaces", {"namespace": [NAMESPACE]}, key)).status == 200
+        made = await send(client, "POST", f"/v1/main/namespaces/{NAMESPACE}/tables", creation(LEFT))
         location = made.json()["metadata-location"]
     assert not receipts_in(tmp_path / "data" / "warehouse")
     async with opened(settings) as (_, upkeep):
@@ -590,7 +592,7 @@ async def test_a_table_from_the_far_future_does_not_keep_others_from_their_recei
         strange = file.with_name("00001-strange.metadata.json")
         strange.write_text(json.dumps({**left["metadata"], "last-updated-ms": 2**62}))
         body = {"name": LEFT, "metadata-location": f"file://{strange}", "overwrite": True}
-        assert (await send(client, "POST", f"/v1/namespaces/{NAMESPACE}/register", body)).status == 200
+        assert (await send(client, "POST", f"/v1/main/namespaces/{NAMESPACE}/register", body)).status == 200
         # Somebody commits to it: the new version is no older than the one before, so its own date is as strange.
         assert (await send(client, "POST", LEFT_PATH, adding(snapshot_id(1, [0])))).status == 200
         location = (await table(client, LEFT))["metadata-location"]

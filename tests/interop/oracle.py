@@ -14,6 +14,7 @@ import orjson
 
 from lakepact.iceberg.fields import JsonObject
 from tests.support import jars
+from tests.support.waiting import PATIENCE_S
 
 _SOURCE: Final = Path(__file__).parent / "java" / "Oracle.java"
 
@@ -62,4 +63,4 @@ def running_oracle() -> Iterator[Oracle]:
             yield Oracle(process, log)
         finally:
             # It ends with its input, so it cannot outlive the tests even if they are killed.
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from lakepact import spark as lp
 from lakepact.catalog.receipts import commit_key
 from lakepact.spark import SparkLake
 from tests.support.spark import Lake
+from tests.support.waiting import wait_until
 
 _NAMES = itertools.count(1)
 
@@ -63,7 +63,4 @@ def receipt(lake: Lake, table: str) -> dict[str, Any]:
 
 def soon(look: Callable[[], list[Any]]) -> list[Any]:
     """What a look finds, a moment later if need be: receipts are written after the answer."""
-    until = time.monotonic() + 30
-    while not (found := look()) and time.monotonic() < until:
-        time.sleep(0.05)
-    return found
+    return wait_until(look, "no receipt was written")

@@ -23,8 +23,7 @@ from tests.support.live_tables import catalog_at
 from tests.support.server import Server, running_server
 from tests.support.spark import Lake, refused
 from tests.support.tokens import ApiToken, create_token
-
-pytestmark = pytest.mark.timeout(600)
+from tests.support.waiting import PATIENCE_S
 
 LIVES_S = 3
 """How long an access token lives here: short enough to see it refreshed."""
@@ -53,7 +52,7 @@ class World:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -25,7 +25,6 @@ from tests.interop.delta_log_tables import LATER_MS, START_MS, OurTable, a_delta
 from tests.wire.world import Wire
 
 # It starts Spark, and the first of all fetches Delta.
-pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 TABLES = "/namespaces/db/delta-tables"
@@ -38,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     our_table(made / "ours")
     taken_over(a_delta_rs_table(made / "taken"))
     command = [sys.executable, "-m", "tests.interop.delta_log_spark", str(made)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=550)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_000)
     assert done.returncode == 0, done.stderr[-6000:]
     return made
 

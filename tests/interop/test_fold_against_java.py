@@ -109,7 +109,7 @@ def figure(what: str, verdicts: Counter[str]) -> str:
     return f"{what} against Java {jars.ICEBERG}, seed {SEED}: {verdicts.total()} requests, {counted}"
 
 
-@pytest.mark.timeout(1800 if LONG else 300)
+@pytest.mark.timeout(1800)
 def test_a_table_under_any_updates_is_what_java_makes_of_it(
     oracle: Oracle, record_property: Callable[[str, object], None]
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_table_under_any_updates_is_what_java_makes_of_it(
     assert verdicts["the same"] > verdicts.total() / 2, verdicts
 
 
-@pytest.mark.timeout(1800 if LONG else 300)
+@pytest.mark.timeout(1800)
 def test_a_table_that_is_created_by_updates_is_what_java_makes_of_it(
     oracle: Oracle, record_property: Callable[[str, object], None]
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_table_that_is_created_by_updates_is_what_java_makes_of_it(
     assert verdicts["the same"] > verdicts.total() / 8, verdicts
 
 
-@pytest.mark.timeout(1800 if LONG else 300)
+@pytest.mark.timeout(1800)
 def test_a_table_that_is_created_by_request_is_what_java_makes_of_it(
     oracle: Oracle, record_property: Callable[[str, object], None]
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_table_that_is_created_by_request_is_what_java_makes_of_it(
     assert verdicts["the same"] > verdicts.total() / 8, verdicts
 
 
-@pytest.mark.timeout(1800 if LONG else 300)
+@pytest.mark.timeout(1800)
 def test_a_view_under_any_updates_is_what_java_makes_of_it(
     oracle: Oracle, record_property: Callable[[str, object], None]
 ) -> None:

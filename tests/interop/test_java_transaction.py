@@ -19,8 +19,6 @@ from lakepact.kernel.identity import parse_transaction_id
 from tests.support.spark import WAREHOUSE, Lake, refused
 from tests.support.witness import Exchange, Witness
 
-pytestmark = pytest.mark.timeout(600)
-
 COMMIT: Final = "/transactions/commit"
 TABLES: Final = ("a", "b", "c")
 

@@ -28,6 +28,7 @@ from lakepact.delta.schema import dump
 from tests.support.duckdb_iceberg import connect, extension_path
 from tests.support.live_tables import catalog_at
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 IDS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 BOTH = {"LAKEPACT_MIRRORS": '["delta_log","duckdb"]'}
@@ -46,7 +47,7 @@ def send(server: Server, path: str, body: Any) -> Any:
         f"{server.url}/v1/main{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     try:
-        with _OPENER.open(request, timeout=60) as answer:
+        with _OPENER.open(request, timeout=PATIENCE_S) as answer:
             content = answer.read()
     except urllib.error.HTTPError as error:
         raise AssertionError(error.read().decode()) from None
@@ -240,7 +241,6 @@ def test_both_formats_are_in_one_file(server: Server) -> None:
     assert sorted(told) == [("features", "iceberg", None), ("labels", "delta", None)]
 
 
-@pytest.mark.timeout(600)
 def test_spark_reads_the_tables_of_a_cut_and_may_not_write(server: Server, tmp_path: Path) -> None:
     """By path, with delta-spark as it is: the newest versions, and those of the manifest."""
     plain, parted = create(server, "s1", IDS), create(server, "s2", IDS.append(pa.field("p", pa.string())), ("p",))
@@ -282,7 +282,7 @@ def test_the_command_keeps_mirrors_in_step_until_it_is_stopped(server: Server) -
     try:
         assert command.stdout is not None and "kept in step" in command.stdout.readline()
         for version in (0, 1):
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while not (folder / "_delta_log" / f"{version:020}.json").exists():
                 assert command.poll() is None and time.monotonic() < deadline
                 time.sleep(0.05)
@@ -290,5 +290,5 @@ def test_the_command_keeps_mirrors_in_step_until_it_is_stopped(server: Server) -
                 commit(server, {"kept": [added(folder, pa.table({"id": [1], "v": ["a"]}, IDS))]})
     finally:
         command.terminate()
-        told, _ = command.communicate(timeout=60)
+        told, _ = command.communicate(timeout=PATIENCE_S)
     assert command.returncode == 0, told

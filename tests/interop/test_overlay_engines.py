@@ -22,7 +22,6 @@ from tests.support.live_tables import catalog_at, scan_live_tables
 from tests.support.spark import Answer, Lake, path_of, refused
 
 # The first of them starts Spark, and the first of all fetches the runtime.
-pytestmark = pytest.mark.timeout(600)
 
 _NUMBERS = itertools.count(1)
 

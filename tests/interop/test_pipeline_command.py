@@ -16,8 +16,6 @@ from lakepact.cli import app
 from tests.interop.pipelines import name, raw, receipt  # noqa: F401
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
 FILE = """
 from pyspark.sql import DataFrame, SparkSession
 

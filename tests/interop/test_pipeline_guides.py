@@ -18,8 +18,6 @@ from lakepact.spark import SparkLake
 from tests.interop.pipelines import drop_namespaces, rows, shared  # noqa: F401
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
 

@@ -31,10 +31,9 @@ from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.server import Server, running_server
 from tests.support.spark import WAREHOUSE, Lake, path_of
 from tests.support.tcp_proxy import CuttingProxy
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(600)
-
-DRIVER_TIMEOUT_S = 180
+DRIVER_TIMEOUT_S = 900
 
 FILE = """
 import os
@@ -194,7 +193,7 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
 
         def crash() -> None:
             running[-1].process.kill()
-            running[-1].process.wait(60)
+            running[-1].process.wait(PATIENCE_S)
             start()
 
         start()
@@ -219,7 +218,7 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
 
             result = settled(pipeline, pact, f"run-{number}", told)
             if timer.ident is not None:
-                timer.join(120)
+                timer.join(PATIENCE_S)
             again = dp.run(pipeline, pact, run_id=f"run-{number}")
             assert again.state is State.ALREADY_COMMITTED
             assert again.transaction_id == result.transaction_id
@@ -245,7 +244,7 @@ def test_two_pipelines_at_once_on_overlapping_tables_are_both_applied_once(
     lake: Lake, shared: SparkLake, db: str, name: str
 ) -> None:
     lake.sql(f"CREATE TABLE {db}.both (who STRING, n BIGINT)")
-    meeting = threading.Barrier(2, timeout=120)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     def pipeline(who: str) -> dp.Pipeline:
         tries: list[int] = []

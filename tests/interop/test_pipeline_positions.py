@@ -21,8 +21,6 @@ from lakepact.spark import SparkLake
 from tests.interop.pipelines import drop_namespaces, name, raw, shared  # noqa: F401
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def test_incremental_runs_neither_lose_nor_repeat_a_row(lake: Lake, shared: SparkLake, db: str, name: str) -> None:
     """Ten runs over an input that grows, some of which die before they are committed."""

@@ -22,9 +22,7 @@ from tests.support import jars
 from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
-TIMEOUT_S = 240
+TIMEOUT_S = 900
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
 STREAMING = """
 from pyspark import pipelines as dp

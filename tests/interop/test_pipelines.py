@@ -26,8 +26,7 @@ from lakepact.pipelines.results import State, Status
 from lakepact.spark import SparkLake
 from tests.interop.pipelines import name, raw, receipt, rows, shared, soon  # noqa: F401
 from tests.support.spark import Lake
-
-pytestmark = pytest.mark.timeout(600)
+from tests.support.waiting import PATIENCE_S
 
 
 def shop(name: str, db: str, spark: SparkSession, *, known_only: bool = True) -> dp.Pipeline:
@@ -166,7 +165,7 @@ def test_a_failing_expectation_publishes_nothing_and_shows_rows(
 def test_independent_stages_run_side_by_side_and_a_failing_one_publishes_nothing(
     lake: Lake, shared: SparkLake, db: str, name: str
 ) -> None:
-    meeting = threading.Barrier(2, timeout=60)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     def pipeline(*, fails: bool) -> dp.Pipeline:
         with dp.Pipeline(name, namespace=db) as made:

@@ -42,10 +42,11 @@ from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.receipts import DAY_MS, History, Json, Shelf, day_of
 from tests.support.server import running_server
 from tests.support.spark import WAREHOUSE, Lake, path_of
+from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(3600 if os.environ.get("LAKEPACT_LONG") else 900)
+pytestmark = pytest.mark.timeout(3600)
 
-DRIVER_TIMEOUT_S = 300
+DRIVER_TIMEOUT_S = 900
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
 PHASES = (
     *("begun", "read", "commits", "snapshots", "lineage", "files", "transactions", "checks", "tables", "waiting"),
@@ -365,7 +366,7 @@ def killed_in(phase: str, uri: str, folder: Path) -> None:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(60)
+            process.wait(PATIENCE_S)
     assert process.returncode == -signal.SIGKILL, told.decode()
 
 
@@ -489,7 +490,7 @@ def shop(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> SparkLake:
 def settle(pact: SparkLake) -> None:
     """Until the newest version of every table has its receipt: they are written in order, in the background."""
     assert pact.plain.location is not None
-    root, deadline = path_of(pact.plain.location), time.monotonic() + 60
+    root, deadline = path_of(pact.plain.location), time.monotonic() + PATIENCE_S
     for namespace in ("raw", "shop"):
         for name in pact.plain.tables.list(namespace):
             location = pact.plain.tables.load(name).metadata_location

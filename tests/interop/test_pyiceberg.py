@@ -335,7 +335,6 @@ def test_a_writer_that_is_behind_is_refused_and_loses_nothing(catalog: Catalog, 
     assert ids(catalog, identifier) == [1, 2]
 
 
-@pytest.mark.timeout(180)
 def test_concurrent_writers_lose_nothing(server: Server, namespace: str) -> None:
     """They do get in each other's way: the server has refused some of it."""
     identifier = (namespace, "t")
@@ -365,7 +364,6 @@ def test_concurrent_writers_lose_nothing(server: Server, namespace: str) -> None
     assert 409 in statuses(server, start)
 
 
-@pytest.mark.timeout(180)
 def test_concurrent_changes_of_different_kinds_all_arrive(server: Server, namespace: str) -> None:
     """Properties need no newest version, so the server carries them over; rows and columns are tried again."""
     identifier = (namespace, "t")

@@ -47,7 +47,6 @@ def server(store: str, tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.mark.begins_first
-@pytest.mark.timeout(900)
 def test_the_compatibility_kit_passes(
     store: str, server: Server, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
 from lakepact.kernel.identity import uuid7
 from lakepact.runtime import SystemClock
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 SEED: Final = int(os.environ.get("LAKEPACT_FUZZ_SEED", "1"))
 EXAMPLES: Final = 120 if os.environ.get("LAKEPACT_LONG") else 8
@@ -75,12 +76,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def description(server: Server) -> Any:
-    return requests.get(f"{server.url}/openapi.json", timeout=30).json()
+    return requests.get(f"{server.url}/openapi.json", timeout=PATIENCE_S).json()
 
 
 def fill(url: str) -> None:
     def post(path: str, body: Any) -> None:
-        answer = requests.post(f"{url}/v1/{path}", json=body, timeout=30)
+        answer = requests.post(f"{url}/v1/{path}", json=body, timeout=PATIENCE_S)
         assert answer.status_code in (200, 409), answer.text
 
     for namespace in NAMESPACES:
@@ -180,7 +181,7 @@ def try_out(operation: Any, mode: GenerationMode, url: str) -> Counter[int]:
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: Any) -> None:
-        response = case.call(base_url=url, session=session, timeout=60)
+        response = case.call(base_url=url, session=session, timeout=PATIENCE_S)
         statuses[response.status_code] += 1
         if os.environ.get("SHOW"):
             print(operation.label, response.status_code, response.text[:150].replace(chr(10), " "))

@@ -14,7 +14,6 @@ from pyspark.errors import AnalysisException
 from tests.support.spark import Lake, path_of, refused
 
 # The first of them starts Spark, and the first of all fetches the runtime.
-pytestmark = pytest.mark.timeout(600)
 
 V3 = "TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
 

@@ -5,18 +5,15 @@ After each of them every live table is read in full: a client deletes its files 
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support.spark import Lake, path_of, refused
+from tests.support.waiting import wait_until
 from tests.support.witness import Witness
 
 # The first of them starts Spark, and the first of all fetches the runtime.
-pytestmark = pytest.mark.timeout(600)
 
 
 # --- two writers ---
@@ -135,7 +132,7 @@ def test_an_insert_that_is_asked_about_when_its_version_has_been_deleted_is_not_
         for number in (2, 3):
             lake.sql(f"INSERT INTO other.{table} VALUES ({number}, 'later')")
         [made] = witness.posts(posted)
-        await_that(lambda: not path_of(made.json()["metadata-location"]).exists())
+        wait_until(lambda: not path_of(made.json()["metadata-location"]).exists())
 
     witness.lose_answers(posted, told=503)
     witness.let_happen_before(posted, go_on_without_it)
@@ -155,11 +152,3 @@ def test_a_live_file_that_is_gone_is_noticed(lake: Lake, db: str) -> None:
     path_of(file).unlink()
     with pytest.raises(AssertionError, match="has lost"):
         lake.scan_everything()
-
-
-def await_that(happens: Callable[[], bool], within_s: float = 30) -> None:
-    """What the server does after it has answered."""
-    deadline = time.monotonic() + within_s
-    while not happens():
-        assert time.monotonic() < deadline, f"it did not happen within {within_s} s"
-        os.sched_yield()

@@ -26,9 +26,9 @@ from tests.support import jars, s3_guarded
 from tests.support.receipts import DAY_MS, History, Shelf, day_of
 from tests.support.s3_guarded import REGION, ROOT_KEY, ROOT_SECRET, Guard
 from tests.support.spark import Lake, running_lake
+from tests.support.waiting import PATIENCE_S
 
 # The first of them starts Spark, and the first of all fetches the runtime and the SDK.
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_receipts_in_s3_are_projected_loose_and_packed(lake: Lake, guard: Guard,
 def settled(lake: Lake, bucket: Any, prefix: str) -> None:
     """Until the newest version of every table has its receipt: they are written in order, in the background."""
     wanted = {commit_key(lake.loaded(f"db.{name}")["metadata-location"]) for name in lake.tables("db")}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not wanted <= {Path(one.key).stem for one in bucket.objects.filter(Prefix=prefix)}:
         assert time.monotonic() < deadline, "receipts do not come"
         time.sleep(0.1)

@@ -14,8 +14,6 @@ from lakepact.errors import InvalidRequest
 from lakepact.spark.errors import UnsupportedFormat
 from tests.support.spark import Lake
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def pact(lake: Lake) -> lp.SparkLake:
@@ -70,6 +68,8 @@ def test_columns_are_added_if_that_is_asked_for(lake: Lake, pact: lp.SparkLake, 
     wider = lake.spark.createDataFrame([(2, "b", 0.5)], "id BIGINT, name STRING, score DOUBLE")
     with pytest.raises(BadSchema, match="score"), pact.transaction() as tx:
         tx.write(wider, f"{db}.t")
+    with pytest.raises(InvalidRequest, match="overwriteSchema"), pact.transaction() as tx:
+        tx.write(wider, f"{db}.t", options={"overwriteSchema": True})
     with pact.transaction() as tx:
         tx.write(wider, f"{db}.t", options={"mergeSchema": True})
         assert rows(tx, f"{db}.t") == [(1, "a", None), (2, "b", 0.5)]

@@ -7,12 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.certificates import loopback_certificate
 from tests.support.server import running_server
-
-pytestmark = pytest.mark.timeout(600)
 
 PASSWORD = "changeit"
 

@@ -24,10 +24,10 @@ from tests.interop.pipelines import soon
 from tests.support import jars
 from tests.support.quick_spark import quick_settings, without_spark
 from tests.support.spark import WAREHOUSE, Lake
+from tests.support.waiting import PATIENCE_S
 from tests.support.witness import Witness
 
 # The first of them starts Spark, and the first of all fetches the runtime.
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(lake: Lake, witness: Wi
 
 def test_stages_in_two_threads_do_not_disturb_one_another(lake: Lake, pact: lp.SparkLake, db: str) -> None:
     lake.fill(f"{db}.shared")
-    together = threading.Barrier(2, timeout=120)
+    together = threading.Barrier(2, timeout=PATIENCE_S)
     failures: list[BaseException] = []
 
     def work(tx: lp.SparkTransaction, number: int) -> None:

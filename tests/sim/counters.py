@@ -44,6 +44,8 @@ SOMETIMES: Final = (
     "process stalled beyond its lease",
     "clock jumped",
     "outage",
+    "clock wrong by days",
+    "restarted with a wrong clock",
     *(f"crash in {state}" for state in CRASH_STATES),
 )
 """Every one of these is non-zero over a batch, or the batch fails."""

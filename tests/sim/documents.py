@@ -325,6 +325,9 @@ class ProcessDocuments:
     async def delete(self, name: str) -> None:
         await self._ask(Kind.DELETE, name)
 
+    async def time(self) -> None:
+        """Simulated processes get the evidence of the time from their world."""
+
     async def close(self) -> None:
         return None
 

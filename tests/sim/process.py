@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
-from lakepact.kernel.ports import CellStore
+from lakepact.kernel.ports import CellStore, Clock
+from lakepact.kernel.trusted_time import TrustedClock
 from tests.sim.documents import ProcessDocuments, Request, Storage
 from tests.sim.faults import Fate, Faults
 from tests.sim.scheduler import Event, Scheduler, Task, suspend
@@ -27,15 +28,20 @@ class Waiting(Protocol):
 class SimClock:
     """A clock that may be wrong, run fast or slow, and be set while it runs."""
 
-    __slots__ = ("_scheduler", "rate", "skew_s")
+    __slots__ = ("_scheduler", "rate", "skew_s", "wrong_s")
 
     def __init__(self, scheduler: Scheduler, skew_s: float = 0.0, rate: float = 1.0) -> None:
         self._scheduler = scheduler
         self.skew_s = skew_s
         self.rate = rate
+        self.wrong_s = 0.0
+        """Far beyond what clocks are usually off: days."""
 
     def now_ms(self) -> int:
-        return EPOCH_MS + int((self._scheduler.now + self.skew_s) * 1000)
+        return EPOCH_MS + int((self._scheduler.now + self.skew_s + self.wrong_s) * 1000)
+
+    def confirmed_ms(self) -> int:
+        return self.now_ms()
 
     def monotonic_s(self) -> float:
         return self._scheduler.now * self.rate
@@ -132,7 +138,7 @@ class Ports:
     """What a kernel is built from."""
 
     documents: ProcessDocuments
-    clock: SimClock
+    clock: Clock
     rng: SimRng
     tasks: SimTasks
 
@@ -143,10 +149,17 @@ BuildCells = Callable[[Ports], CellStore]
 class Process:
     """One life of one server process. After a crash a new one takes its place, with cold caches."""
 
-    __slots__ = ("alive", "cells", "clock", "name", "parked", "stalled", "tasks", "waiting")
+    __slots__ = ("alive", "cells", "clock", "name", "parked", "stalled", "tasks", "trusted", "waiting")
 
     def __init__(
-        self, name: str, storage: Storage, build: BuildCells, background: Background, clock: SimClock, rng: SimRng
+        self,
+        name: str,
+        storage: Storage,
+        build: BuildCells,
+        background: Background,
+        clock: SimClock,
+        rng: SimRng,
+        trusted: TrustedClock | None = None,
     ) -> None:
         self.name = name
         self.alive = True
@@ -155,8 +168,11 @@ class Process:
         self.tasks: dict[Task, None] = {}
         self.waiting: dict[Waiting, None] = {}
         self.clock = clock
+        self.trusted = trusted
+        """What the kernel gets instead of the clock, where the world has evidence of the time."""
+
         tasks = SimTasks(storage.scheduler, storage.faults, background)
-        self.cells = build(Ports(ProcessDocuments(storage), clock, rng, tasks))
+        self.cells = build(Ports(ProcessDocuments(storage), trusted or clock, rng, tasks))
 
     def __str__(self) -> str:
         return self.name

@@ -20,10 +20,11 @@ SOURCE: Final = Path(lakepact.__file__).parent
 @dataclass(frozen=True, slots=True)
 class Edit:
     module: str
-    """The file in `lakepact/kernel`."""
+    """The file in `package`."""
 
     old: str
     new: str
+    package: str = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def sabotaged_copy(sabotage: Sabotage, folder: Path) -> Path:
     """A copy of the source with the sabotage in it. Returns the folder to put on the path."""
     shutil.copytree(SOURCE, folder / "lakepact", ignore=shutil.ignore_patterns("__pycache__"))
     for edit in sabotage.edits:
-        path = folder / "lakepact" / "kernel" / edit.module
+        path = folder / "lakepact" / edit.package / edit.module
         text = path.read_text()
         found = text.count(edit.old)
         if found != 1:
@@ -448,6 +449,39 @@ SABOTAGES: Final = (
         *_SHARED,
     ),
     _one(
+        "ages are judged by the clock of the machine",
+        "P8",
+        "trusted_time.py",
+        "            return 0\n        return min(clock_ms, expected_ms)\n",
+        "            return clock_ms\n        return min(clock_ms, expected_ms)\n",
+        "collection",
+    ),
+    _one(
+        "a server with a wrong clock writes the watermark",
+        "P8",
+        "trusted_time.py",
+        "        return _disputed(evidence, time_ms, Basis.UPTIME)\n",
+        "        return Judgement(evidence.clock_ms, True, Basis.UPTIME, watermark=_confirmed_mark(evidence))\n",
+        "collection",
+    ),
+    _one(
+        "a clock that was never observed counts after a restart",
+        "P8",
+        "trusted_time.py",
+        "    observed = Watermark(clock_ms, evidence.uptime, since_ms=evidence.uptime.ms, confirmed_ms=floor_ms)\n"
+        "    return Judgement(clock_ms, False, Basis.RESTARTED, watermark=observed)\n",
+        "    return Judgement(clock_ms, True, Basis.RESTARTED, watermark=_confirmed_mark(evidence))\n",
+        "collection",
+    ),
+    _one(
+        "the clock of a store is not compared with the clock of the machine",
+        "P8",
+        "trusted_time.py",
+        "        return _disputed(evidence, store_ms, Basis.STORE)\n    return Judgement(clock_ms, True, Basis.STORE, ",
+        "        return Judgement(clock_ms, True, Basis.STORE)\n    return Judgement(clock_ms, True, Basis.STORE, ",
+        "collection",
+    ),
+    _one(
         "read cells are said to be locked and are not",
         "P4",
         "protocol.py",
@@ -495,3 +529,61 @@ SABOTAGES: Final = (
         "calm",
     ),
 )
+
+PUBLISHING: Final = (
+    Sabotage(
+        "a serializable transaction is rebased past a table it has loaded",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "publish.py",
+                """    if isolation is Isolation.SERIALIZABLE:
+        return False
+    notes""",
+                """    notes""",
+                "catalog",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "metadata changes are rebased without comparing what others have changed",
+        frozenset({"P2"}),
+        (
+            Edit(
+                "publish.py",
+                "if parts := changed_parts(base, newer, commit.updates):",
+                "if parts := changed_parts(newer, newer, commit.updates):",
+                "catalog",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "properties are left out of what is compared",
+        frozenset({"P2"}),
+        (
+            Edit(
+                "rebase.py",
+                """yield from (("properties", name) for name in body["updates"])""",
+                """yield from ()""",
+                "iceberg",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "a name that was created and dropped inside is no dependency",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "publish.py",
+                "            reads.update({write.key: write.revision for write in undone})\n",
+                "            pass\n",
+                "catalog",
+            ),
+        ),
+        seeds=400,
+    ),
+)
+"""Sabotages of how the catalog publishes a transaction, for `tests.sim.publishing`."""

@@ -33,6 +33,7 @@ from tests.sim.actors.overlays import overlay, two_phase
 from tests.sim.actors.sharing import marks_only_grow, sharing
 from tests.sim.actors.skew import Pair, dependent, follower, never_both_off, on_duty
 from tests.sim.actors.upkeep import collector, late_retrier, recoverer
+from tests.sim.clocks import Source
 from tests.sim.faults import Fate, Faults, drawn_faults, no_faults
 from tests.sim.world import Conditions, Report, World
 
@@ -108,7 +109,7 @@ def drawn_conditions(random: Random, scenario: str) -> Conditions:
         unhurried = replace(settings, lease_s=10.0, deadline_s=40.0, backoff_s=0.02, max_backoff_s=0.1)
         return Conditions(settings=unhurried, faults=slow, patience_s=60.0, pace_s=0.02)
     often = (0.0, 0.0, lease_s * 0.3, lease_s, lease_s * 4)
-    return Conditions(
+    drawn = Conditions(
         settings=settings,
         faults=faults,
         processes=random.randint(2, 4),
@@ -121,6 +122,9 @@ def drawn_conditions(random: Random, scenario: str) -> Conditions:
         jump_every_s=random.choice(often),
         outage_every_s=random.choice((0.0, 0.0, lease_s * 2)),
     )
+    if scenario == "collection" and (evidence := random.choice((None, Source.STORE, Source.WATERMARK))) is not None:
+        return replace(drawn, evidence=evidence, wrong_every_s=lease_s * random.choice((0.5, 2.0)))
+    return drawn
 
 
 def _tables(random: Random) -> list[Key]:
@@ -269,6 +273,10 @@ def collection(world: World) -> None:
                 world.act(collector(world.client(), 3, lease_s))
         world.act(recoverer(world.client(), 6, lease_s * 8))
         world.work()
+        if world.conditions.evidence is Source.WATERMARK and world.random.random() < 0.5:
+            world.reboot(_DAY_S * world.random.uniform(1.0, 40.0))
+            world.perform(world.client().call("collect", lambda cells: cells.collect(limit=200)))
+            world.correct_clocks()
         beyond_the_horizon = (_DAY_S + _SLACK_S * 0.9, _DAY_S + _SLACK_S * 1.5)
         world.pass_time(world.random.choice((lease_s * 12, _DAY_S * 0.4, *beyond_the_horizon)))
 

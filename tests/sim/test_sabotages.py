@@ -15,7 +15,6 @@ from tests.sim.sabotages import SABOTAGES, Sabotage, sabotaged_copy
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
 def test_the_simulator_catches(sabotage: Sabotage, tmp_path: Path) -> None:
     folder = sabotaged_copy(sabotage, tmp_path)

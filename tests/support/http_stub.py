@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+from tests.support.waiting import PATIENCE_S
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -76,4 +78,4 @@ def answering(answers: Answers, media: str | None = None) -> Iterator[Stub]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE_S)

@@ -41,7 +41,7 @@ ASSERTJ: Final = "3.27.7"
 
 _CACHE: Final = Path(__file__).parents[2] / ".cache" / "jars"
 _OLDEST_JAVA: Final = 17
-_RESOLVE_TIMEOUT_S: Final = 280
+_RESOLVE_TIMEOUT_S: Final = 1_000
 _CENTRAL_MIRRORS: Final = {"*", "central", "external:*"}
 
 

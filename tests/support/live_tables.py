@@ -21,6 +21,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tests.support.server import Server, lines_in
+from tests.support.waiting import PATIENCE_S
 
 # No proxy between a test and its own machine, whatever the environment says.
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -83,7 +84,7 @@ def log_end(server: Server) -> int:
     A line is written right after its answer is sent, and the client may be quicker. The server's one process writes it
     before it answers anything else.
     """
-    _OPENER.open(f"{server.url}/livez", timeout=30).close()
+    _OPENER.open(f"{server.url}/livez", timeout=PATIENCE_S).close()
     return server.log.stat().st_size
 
 

@@ -10,6 +10,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.waiting import PATIENCE_S
+
 
 @contextmanager
 def running(bucket: str) -> Iterator[str]:
@@ -24,7 +26,7 @@ def running(bucket: str) -> Iterator[str]:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
         request = urllib.request.Request(f"{url}/{bucket}", method="PUT")
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S).close()
         yield url
     finally:
         server.stop()

@@ -22,6 +22,8 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
+from tests.support.waiting import PATIENCE_S
+
 
 class Kind(Enum):
     LOST = auto()
@@ -147,14 +149,14 @@ class ObjectServer:
             target=lambda: loop.run_until_complete(self._serve(ready)), name=f"{self.dialect}-server", daemon=True
         )
         thread.start()
-        if not ready.wait(30):
+        if not ready.wait(PATIENCE_S):
             raise TimeoutError(f"the {self.dialect} server did not start")
         try:
             yield self
         finally:
             if self._stopping is not None:
                 loop.call_soon_threadsafe(self._stopping.set)
-            thread.join(10)
+            thread.join(PATIENCE_S)
             loop.close()
 
     # --- for dialects ------------------------------------------------------------------------------------------------

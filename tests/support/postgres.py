@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-_START_TIMEOUT_S: Final = 60.0
+from tests.support.waiting import PATIENCE_S
 
 # The guard starts the server, waits for the end of its input, and shuts the server down.
 _GUARD: Final = '"$@" & server=$!; cat > /dev/null; kill -INT $server 2> /dev/null; wait $server'
@@ -95,7 +95,7 @@ def running_postgres(**settings: str) -> Iterator[str]:
         finally:
             assert guard.stdin is not None
             guard.stdin.close()
-            guard.wait(30)
+            guard.wait(PATIENCE_S)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -108,7 +108,7 @@ def _unprivileged() -> dict[str, Any]:
 
 
 def _wait_until_ready(guard: subprocess.Popen[bytes], data: Path, log: Path) -> None:
-    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         try:
             # The last line of this file is the server's own word on its state.

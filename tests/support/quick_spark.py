@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.support import jars
+from tests.support.waiting import PATIENCE_S
 
 ROOT: Final = Path(__file__).parents[2]
 _CACHE: Final = ROOT / ".cache" / "classes"
-_MAKING_TAKES_AT_MOST_S: Final = 280
+_MAKING_TAKES_AT_MOST_S: Final = 1_000
 
 
 def quick_settings(folder: Path, *java: str) -> dict[str, str]:
@@ -66,7 +67,7 @@ def _settings(folder: Path, *java: str) -> dict[str, str]:
 def _archive() -> Path | None:
     """The classes of Spark as this Java has loaded them. One process at a time makes them; the others wait for it."""
     of = jars.pyspark_home() / "jars"
-    shown = subprocess.run([jars.java(), "-version"], capture_output=True, text=True, timeout=60).stderr
+    shown = subprocess.run([jars.java(), "-version"], capture_output=True, text=True, timeout=PATIENCE_S).stderr
     what = f"{shown} {of} {of.stat().st_mtime_ns}"
     archive = _CACHE / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.jsa"
     if not archive.exists():

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from lakepact.kernel.ports import Document, DocumentEntry, DocumentStore, WriteOutcome
+from lakepact.kernel.ports import Document, DocumentEntry, DocumentStore, StoreTime, WriteOutcome
 
 T = TypeVar("T")
 
@@ -46,6 +46,9 @@ class RoundCounting:
     async def delete(self, name: str) -> None:
         await self._turn()
         await self._inner.delete(name)
+
+    async def time(self) -> StoreTime | None:
+        return await self._inner.time()
 
     async def close(self) -> None:
         await self._inner.close()

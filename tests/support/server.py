@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-_START_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 60.0
+from tests.support.waiting import PATIENCE_S
+
 _POLL_S: Final = 0.05
 _TOLD_CHARACTERS: Final = 8_000
 
@@ -75,7 +75,8 @@ def running_server(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            # No lame-duck phase: no test waits for a load balancer unless it says so.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "LAKEPACT_LAME_DUCK_S": "0", **(env or {})},
         )
     guard = subprocess.Popen(["sh", "-c", _GUARD, "guard", str(process.pid)], stdin=subprocess.PIPE)
     try:
@@ -96,7 +97,7 @@ def running_server(
 def _stop(process: subprocess.Popen[bytes]) -> int:
     process.terminate()
     try:
-        return process.wait(_STOP_TIMEOUT_S)
+        return process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
@@ -114,7 +115,7 @@ def _opener(ca_bundle: Path | None) -> urllib.request.OpenerDirector:
 
 def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int, opener: urllib.request.OpenerDirector) -> str:
     """Where it listens, once it says that it is ready to serve."""
-    deadline = time.monotonic() + _START_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     answer = "it has not said where it listens"
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -126,13 +127,13 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path, start: int, opener: 
             if not answer:
                 return url
         time.sleep(_POLL_S)
-    raise RuntimeError(f"the server was not ready after {_START_TIMEOUT_S:.0f} s: {answer}")
+    raise RuntimeError(f"the server was not ready after {PATIENCE_S:.0f} s: {answer}")
 
 
 def _readiness(url: str, opener: urllib.request.OpenerDirector) -> str:
     """Why it is not ready; empty if it is."""
     try:
-        opener.open(f"{url}/readyz", timeout=10).close()
+        opener.open(f"{url}/readyz", timeout=PATIENCE_S).close()
     except urllib.error.HTTPError as error:
         return f"/readyz says {error.code}: {error.read()[:500].decode(errors='replace')}"
     except OSError as error:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import requests
 
 from lakepact.kernel.identity import uuid7
+from tests.support.waiting import PATIENCE_S
 
 Json = dict[str, Any]
 
@@ -202,7 +203,7 @@ class Company:
         self._session.trust_env = False
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        return self._session.request(method, f"{self.url}/v1{path}", json=body, headers=headers, timeout=60)
+        return self._session.request(method, f"{self.url}/v1{path}", json=body, headers=headers, timeout=PATIENCE_S)
 
     def done(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         answer = self.send(method, path, body, **headers)

@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 from tests.support import jars
 from tests.support.quick_spark import quick_settings, without_spark
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
 WAREHOUSE: Final = "main"
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -89,7 +90,7 @@ class Lake:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with _OPENER.open(request, timeout=30) as response:
+            with _OPENER.open(request, timeout=PATIENCE_S) as response:
                 text = response.read()
                 return Answer(response.status, dict(response.headers), orjson.loads(text) if text else None)
         except urllib.error.HTTPError as error:

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-_TIMEOUT_S: Final = 60.0
+from tests.support.waiting import PATIENCE_S
+
 _OF_THE_CONNECTION: Final = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
 
 
@@ -87,7 +88,7 @@ def running_witness(server_url: str) -> Iterator[Witness]:
             plan = witness._take_plan(self.command, self.path)
             if plan is not None and plan.before is not None:
                 plan.before()
-            connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=_TIMEOUT_S)
+            connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=PATIENCE_S)
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_CONNECTION}
             connection.request(self.command, self.path, body or None, headers)
             response = connection.getresponse()

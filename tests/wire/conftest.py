@@ -15,6 +15,7 @@ import pytest
 from tests.support.issuer import Issuer, running_issuer
 from tests.support.postgres import LazyPostgres
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
+from tests.support.waiting import PATIENCE_S
 from tests.wire.world import Wire
 
 
@@ -75,7 +76,7 @@ async def fresh_database(url: str) -> AsyncIterator[str]:
     try:
         await connection.execute(f"CREATE DATABASE {database}")
         yield url.replace("/postgres?", f"/{database}?")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
     finally:
         await connection.close()

@@ -259,10 +259,29 @@ async def test_oauth_errors_are_in_oauths_form(door: Door) -> None:
         assert (answer.status, answer.json()["error"]) == (400, "invalid_request")
 
 
-async def test_where_no_tokens_are_given_out_oauth_says_so(tmp_path: Path) -> None:
+async def test_without_authentication_every_credential_gets_a_token_without_meaning(tmp_path: Path) -> None:
     async with asking(tmp_path, auth="none") as door:
-        answer = await door.oauth(grant_type="client_credentials", client_id="a", client_secret="b")
-        assert (answer.status, answer.json()["error"]) == (400, "unauthorized_client")
+        for answer in (
+            await door.oauth(grant_type="client_credentials", client_id="a", client_secret="b"),
+            await door.oauth("a:b", grant_type="client_credentials"),
+            await door.oauth(grant_type=EXCHANGE, subject_token="anonymous", subject_token_type=ACCESS_TOKEN),
+        ):
+            assert answer.status == 200
+            given = answer.json()
+            assert (given["access_token"], given["token_type"]) == ("anonymous", "bearer")
+            assert given["expires_in"] > 0
+            assert (await door.get("/v1/config", given["access_token"])).status == 200
+        assert (await door.oauth(grant_type="password", username="a", password="b")).json() == {
+            "error": "unsupported_grant_type",
+            "error_description": f"grant_type is client_credentials or {EXCHANGE}",
+        }
+
+
+async def test_the_token_without_meaning_is_refused_by_a_server_with_authentication(tmp_path: Path) -> None:
+    async with asking(tmp_path) as door:
+        assert await door.who("anonymous") == (401, "NotAuthorizedException")
+        refused = await door.oauth(grant_type="client_credentials", client_id="a", client_secret="b")
+        assert (refused.status, refused.json()["error"]) == (401, "invalid_client")
 
 
 async def test_t_auth_5_an_access_token_that_was_tampered_with_is_nobodys(door: Door) -> None:

@@ -186,8 +186,8 @@ async def test_a_backup_is_of_one_instant(kind: str, tmp_path: Path, postgres: L
                 number += 1
                 updates = [set_properties(counter=str(number))]
                 assert (await wire.commit_all(change("a", updates), change("z", updates))).status == 204
-                # Documents are read twice, and must get a chance to be.
-                await asyncio.sleep(0.3 if kind == "file" else 0)
+                # Documents are read twice, and a pause must be long enough for it, however slow the machine is.
+                await asyncio.sleep(0.1 * number if kind == "file" else 0)
             return number
 
         moving = asyncio.create_task(move())

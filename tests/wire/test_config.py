@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 
+from tests.wire.overlays import begin
 from tests.wire.world import Wire
 
 WORDS = {"prefix": "main", "namespace": "db", "table": "t", "view": "v", "transaction": "x"}
@@ -88,6 +90,30 @@ async def test_a_warehouse_is_found_by_name_and_by_url(wire: Wire) -> None:
         assert answer.json()["overrides"]["prefix"] == "main"
 
 
+async def test_a_location_names_the_warehouse_that_contains_it(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, warehouses={"other": {"url": f"file://{tmp_path}/other"}}) as wire:
+        for location, name in (
+            (f"{wire.root}/below/it", "main"),
+            (wire.root.removeprefix("file://"), "main"),
+            (f"file://{tmp_path}/other", "other"),
+            (f"file://{tmp_path}/other/", "other"),
+        ):
+            answer = await wire.client.send("GET", f"/v1/config?warehouse={quote(location, safe='')}")
+            assert answer.json()["overrides"]["prefix"] == name, location
+        tx = await begin(wire)
+        inside = await wire.client.send("GET", f"/v1/config?warehouse={quote(f'{wire.root}@{tx.id}', safe='')}")
+        assert inside.json()["overrides"]["prefix"] == f"main@{tx.id}"
+
+
+async def test_a_location_of_no_warehouse_is_404_and_the_error_lists_the_warehouses(tmp_path: Path) -> None:
+    async with Wire.opened(tmp_path, warehouses={"other": {"url": f"file://{tmp_path}/other"}}) as wire:
+        for location in ("s3://my-bucket/warehouse", f"file://{tmp_path}/others", "https://", "a/b"):
+            answer = await wire.client.send("GET", f"/v1/config?warehouse={quote(location, safe='')}")
+            assert answer.refusal == (404, "NoSuchWarehouseException"), location
+            assert f"main ({wire.root})" in answer.error["message"]
+            assert f"other (file://{tmp_path}/other)" in answer.error["message"]
+
+
 async def test_each_warehouse_has_its_own_tables(tmp_path: Path) -> None:
     other = {"url": f"file://{tmp_path}/other"}
     async with Wire.opened(tmp_path, warehouses={"other": other}) as wire:
@@ -103,16 +129,13 @@ async def test_each_warehouse_has_its_own_tables(tmp_path: Path) -> None:
         assert (await wire.load())["metadata"]["table-uuid"] != made["metadata"]["table-uuid"]
 
 
-async def test_every_route_answers_without_a_prefix_for_the_default_warehouse(wire: Wire) -> None:
+async def test_reads_without_a_prefix_are_of_the_default_warehouse(wire: Wire) -> None:
     await wire.namespace()
     made = await wire.table()
     bare = Wire(wire.client, wire.settings, base="/v1")
     assert await bare.load() == made
     assert (await bare.get("/namespaces")).json()["namespaces"] == [["db"]]
-    assert (await bare.commit([{"action": "set-properties", "updates": {"a": "b"}}])).status == 200
-    assert (await bare.commit_all()).status == 204
-    assert (await bare.post("/tables/rename", _rename("t", "u"))).status == 204
-    assert await wire.tables() == ["u"]
+    assert await bare.tables() == ["t"]
 
 
 async def test_the_prefix_is_decoded(wire: Wire) -> None:
@@ -126,10 +149,3 @@ async def test_a_base_path_goes_before_everything(tmp_path: Path) -> None:
         mounted = Wire(wire.client, wire.settings, base="/catalog/v1/main")
         await mounted.namespace("a")
         assert (await mounted.get("/namespaces/a")).status == 200
-
-
-def _rename(source: str, target: str) -> dict[str, object]:
-    return {
-        "source": {"namespace": ["db"], "name": source},
-        "destination": {"namespace": ["db"], "name": target},
-    }

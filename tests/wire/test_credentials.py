@@ -29,6 +29,7 @@ from lakepact.server.vending import Right
 from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
+from tests.support.waiting import PATIENCE_S
 from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.world import SCHEMA, VIEW_VERSION, Json, Wire, creation, new_key, segment, set_properties
 
@@ -725,7 +726,7 @@ def sent(answer: Json, method: str, body: bytes | None = None) -> tuple[int, byt
     headers = {name: values[0] for name, values in answer["headers"].items()}
     request = urllib.request.Request(answer["uri"], body, headers, method=method)
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as found:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S) as found:
             return found.status, found.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

@@ -122,6 +122,35 @@ async def test_looking_at_the_columns_is_not_reading_rows(wire: Wire) -> None:
 # --- what does not ---
 
 
+def progress(version: int) -> Json:
+    return {"txn": {"appId": "stream", "version": version}}
+
+
+async def test_a_serializable_append_conflicts_with_a_change_of_what_its_load_showed(wire: Wire) -> None:
+    """A load without files shows the progress of applications: what is appended may be computed from it."""
+    await furnished(wire)
+    loaded, blind = await begin(wire), await begin(wire)
+    assert (await load(loaded, files="false"))["transactions"] == {}
+    assert (await commit(loaded, add("a"))).status == 200
+    assert (await commit(blind, add("b"))).status == 200
+    assert (await commit(wire, progress(1))).status == 200
+    assert "labels" in (await refused(loaded))["message"]
+    await blind.publish()
+    assert paths(await load(wire)) == ["b"]
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+async def test_of_two_transactions_that_advance_one_application_one_is_refused(wire: Wire, isolation: str) -> None:
+    await furnished(wire)
+    pair = [await begin(wire, isolation=isolation) for _ in range(2)]
+    for tx in pair:
+        before = (await load(tx, files="false"))["transactions"].get("stream", 0)
+        assert (await commit(tx, progress(before + 1))).status == 200
+    await pair[0].publish()
+    assert "labels" in (await refused(pair[1]))["message"]
+    assert (await load(wire))["transactions"] == {"stream": 1}
+
+
 @pytest.mark.parametrize("when", ["before", "after", "history"])
 async def test_who_has_read_the_rows_does_not_go_on_if_serializable(wire: Wire, when: str) -> None:
     made = await furnished(wire)

@@ -172,7 +172,7 @@ async def test_a_key_from_another_warehouse_is_409_and_never_a_replay(tmp_path: 
         assert (await beside.get("/namespaces")).json()["namespaces"] == []
 
 
-async def test_with_and_without_prefix_and_in_any_spelling_it_is_the_same_request(wire: Wire) -> None:
+async def test_the_same_request_in_any_spelling_is_one_request(wire: Wire) -> None:
     await wire.namespace("my db")
     await wire.table("t", "my db")
     key = new_key()
@@ -182,12 +182,14 @@ async def test_with_and_without_prefix_and_in_any_spelling_it_is_the_same_reques
     assert first.status == 200
     for path, sent in (
         ("/v1/main/namespaces/my+db/tables/t", body),
-        ("/v1/namespaces/my%20db/tables/t", body),
+        ("/%761/main/namespaces/my%20db/tables/t", body),
         ("/v1/main/namespaces/my%20db/tables/%74", swapped),
     ):
         again = await wire.client.send("POST", path, json=sent, headers=keyed(key))
         assert (again.status, again.json()) == (200, first.json())
-    upper = await wire.client.send("POST", "/v1/namespaces/my%20db/tables/t", json=body, headers=keyed(key.upper()))
+    upper = await wire.client.send(
+        "POST", "/v1/main/namespaces/my%20db/tables/t", json=body, headers=keyed(key.upper())
+    )
     assert upper.status == 200
 
 
@@ -344,3 +346,61 @@ async def test_a_snapshot_of_the_same_id_with_other_files_is_not_taken_for_a_rep
     assert (await wire.commit(append(1))).status == 200
     elsewhere: Json = {"manifest-list": "file:///nowhere/other.avro"}
     assert (await wire.commit(append(1, **elsewhere))).status in (400, 409)
+
+
+# --- which refusals are stored: the table of docs/rest.md ---
+
+_DOCS = Path(__file__).parents[2] / "docs" / "rest.md"
+_FAILS = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 4711}]
+REFUSALS: dict[str, tuple[str, Json | bytes]] = {
+    "a requirement that fails (409)": (table_path(), {"requirements": _FAILS, "updates": []}),
+    "a name that is taken (409)": ("/namespaces/db/tables", {"name": "t", "schema": SCHEMA}),
+    "a namespace, table or view that is missing (404)": (table_path("x"), {"requirements": [], "updates": []}),
+    "an update that does not fit the table (400)": (
+        table_path(),
+        {"requirements": [], "updates": [{"action": "set-current-schema", "schema-id": 99}]},
+    ),
+    "a body that is not JSON, or lacks a field (400)": ("/namespaces/db/tables", b"{"),
+    "an unknown type of update or requirement (400)": (
+        table_path(),
+        {"requirements": [], "updates": [{"action": "no-such-update"}]},
+    ),
+    "more tables than `max_tables` (400)": (
+        "/transactions/commit",
+        {"table-changes": [change(f"t{number}", [set_properties(a="b")]) for number in range(3)]},
+    ),
+    "several tables where `multi_table_transactions` is off (406)": (
+        "/transactions/commit",
+        {"table-changes": [change("t", [set_properties(a="b")]), change("u", [set_properties(a="b")])]},
+    ),
+}
+
+
+def documented_refusals() -> dict[str, bool]:
+    table = _DOCS.read_text().split("| refusal | stored under the key |", 1)[1].split("\n\n", 1)[0]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines() if row.startswith("| ") and "---" not in row]
+    return {case: stored == "yes" for case, stored in rows}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_refusals_are_stored_as_documented(tmp_path: Path, case: str) -> None:
+    path, body = REFUSALS[case]
+    given: dict[str, Any] = {"max_tables": 2, "multi_table_transactions": "406" not in case}
+    async with Wire.opened(tmp_path, **given) as wire:
+        await wire.namespace()
+        await wire.table()
+        key = new_key()
+        sent: Json = {"body": body} if isinstance(body, bytes) else {"json": body}
+        headers = {**keyed(key), "Content-Type": "application/json"}
+        answers = [await wire.client.send("POST", f"/v1/main{path}", headers=headers, **sent) for _ in range(2)]
+        assert f"({answers[0].status})" in case, answers[0].body
+        assert answers[0].status == answers[1].status and answers[0].error == answers[1].error
+        record = await wire.get(f"/transactions/{key}")
+        assert documented_refusals()[case] == (record.status == 200), record.body
+        if record.status == 200:
+            assert record.json()["state"] == "failed"
+
+
+def test_every_documented_refusal_is_compared_or_is_about_the_requester() -> None:
+    others = documented_refusals().keys() - REFUSALS.keys()
+    assert all("token" in case or "too many requests" in case for case in others), others

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from lakepact.stores import open_store
+from tests.support.waiting import PATIENCE_S
 from tests.wire.overlays import Overlaid, batch, begin, furnish, head, properties, rename
 from tests.wire.test_receipts import receipts
 from tests.wire.world import (
@@ -315,18 +316,105 @@ async def test_a_lost_update_is_refused_in_either_isolation(wire: Wire, isolatio
     assert head(await wire.load()) == 1
 
 
-# --- metadata alone follows the table ---
+# --- metadata changes are rebased under snapshot isolation, if nobody has changed the same parts ---
+
+ADD_COLUMN: list[Json] = [{"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1}]
+ADD_SPEC: list[Json] = [
+    {"action": "add-spec", "spec": {"fields": [{"source-id": 1, "transform": "identity", "name": "p"}]}},
+    {"action": "set-default-spec", "spec-id": -1},
+]
+ADD_ORDER: list[Json] = [
+    {
+        "action": "add-sort-order",
+        "sort-order": {
+            "order-id": 1,
+            "fields": [{"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}],
+        },
+    },
+    {"action": "set-default-sort-order", "sort-order-id": -1},
+]
+
+
+def statistics(path: str) -> list[Json]:
+    file = {
+        "snapshot-id": 1,
+        "statistics-path": path,
+        "file-size-in-bytes": 1,
+        "file-footer-size-in-bytes": 1,
+        "blob-metadata": [],
+    }
+    return [{"action": "set-statistics", "statistics": file}]
+
+
+METADATA_CHANGES: dict[str, tuple[list[Json], list[Json]]] = {
+    "property": ([set_properties(n="1")], [set_properties(n="1", other="x")]),
+    "property removed": ([set_properties(n="1")], [{"action": "remove-properties", "removals": ["n"]}]),
+    "schema": (ADD_COLUMN, [{"action": "add-schema", "schema": WIDER}]),
+    "partition spec": (ADD_SPEC, ADD_SPEC),
+    "sort order": (ADD_ORDER, ADD_ORDER),
+    "statistics": (statistics("file:///mine"), statistics("file:///theirs")),
+    "format version": (
+        [{"action": "upgrade-format-version", "format-version": 3}],
+        [{"action": "upgrade-format-version", "format-version": 3}],
+    ),
+}
+"""Two changes of the same part of a table: what a transaction stages, and what somebody else commits meanwhile."""
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-async def test_metadata_alone_is_changed_again_on_the_newer_table(anywhere: Wire, isolation: str) -> None:
+async def test_of_two_transactions_that_increment_a_property_one_is_refused(anywhere: Wire, isolation: str) -> None:
     await furnish(anywhere, "t")
-    tx = await begin(anywhere, isolation=isolation)
+    assert (await anywhere.commit([set_properties(n="0")])).status == 200
+    pair = [await begin(anywhere, isolation=isolation) for _ in range(2)]
+    for tx in pair:
+        n = int(properties(await tx.load())["n"])
+        assert (await tx.commit([set_properties(n=str(n + 1))])).status == 200
+    await pair[0].publish()
+    answer = await pair[1].do("commit")
+    assert conflicting(answer) == ["t"]
+    assert properties(await anywhere.load())["n"] == "1"
+    assert (await pair[1].shown())["state"] == "failed"
+    assert (await pair[1].do("commit")).json() == answer.json()
+
+
+async def test_a_serializable_transaction_conflicts_with_any_change_of_a_table_it_loaded(anywhere: Wire) -> None:
+    """What was set may follow from anything that the load showed, not only from the part that is set."""
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere)
+    await tx.load()
+    assert (await tx.commit([set_properties(mine="1")])).status == 200
+    assert (await anywhere.commit([set_properties(theirs="1")])).status == 200
+    assert conflicting(await tx.do("commit")) == ["t"]
+    assert "mine" not in properties(await anywhere.load())
+
+
+async def test_a_staged_commit_counts_as_a_load_because_its_answer_shows_the_table(anywhere: Wire) -> None:
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere)
+    answer = await tx.commit([set_properties(mine="1")])
+    assert properties(answer.json())["mine"] == "1"
+    assert (await anywhere.commit(append(1))).status == 200
+    assert conflicting(await tx.do("commit")) == ["t"]
+
+
+async def test_a_name_that_was_free_stays_a_dependency_after_it_was_created_and_dropped_inside(anywhere: Wire) -> None:
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere)
+    assert (await tx.head(table_path("missing"))).status == 404
+    await tx.table("missing")
+    assert (await tx.delete(table_path("missing"))).status == 204
+    assert (await tx.commit(append(1))).status == 200
+    await anywhere.table("missing")
+    assert conflicting(await tx.do("commit")) == ["missing"]
+
+
+async def test_metadata_changes_are_rebased_past_changes_of_other_parts(anywhere: Wire) -> None:
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere, isolation="snapshot")
     schema = {"type": "assert-current-schema-id", "current-schema-id": 0}
-    widen: list[Json] = [{"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1}]
-    assert (await tx.commit(widen, [schema])).status == 200
+    assert (await tx.commit(ADD_COLUMN, [schema])).status == 200
     assert (await tx.commit([set_properties(a="mine")])).status == 200
-    await anywhere.commit([set_properties(a="theirs", b="theirs")])
+    await anywhere.commit([set_properties(b="theirs")])
     await anywhere.commit(append(1))
     newer = await anywhere.load()
     done = await tx.publish()
@@ -338,22 +426,55 @@ async def test_metadata_alone_is_changed_again_on_the_newer_table(anywhere: Wire
     assert done["results"][0]["metadata-location"] == loaded["metadata-location"]
 
 
-async def test_metadata_alone_is_a_conflict_if_its_requirements_hold_no_more(anywhere: Wire) -> None:
+@pytest.mark.parametrize("part", METADATA_CHANGES)
+async def test_metadata_changes_conflict_with_changes_of_the_same_part(wire: Wire, part: str) -> None:
+    mine, theirs = METADATA_CHANGES[part]
+    await furnish(wire, "t")
+    assert (await wire.commit([*append(1), set_properties(n="0")])).status == 200
+    tx = await begin(wire, isolation="snapshot")
+    staged = await tx.commit(mine)
+    assert staged.status == 200, staged.body
+    assert (await wire.commit(theirs)).status == 200
+    before = await wire.load()
+    answer = await tx.do("commit")
+    assert conflicting(answer) == ["t"]
+    [conflict] = answer.error["conflicts"]
+    assert conflict["changed"] and conflict["changed"][0] in answer.error["message"]
+    assert await wire.load() == before
+
+
+async def test_metadata_that_fits_no_longer_is_a_conflict_and_not_a_bad_request(wire: Wire) -> None:
+    """A partition spec over a column that somebody else has dropped meanwhile."""
+    await furnish(wire, "t")
+    tx = await begin(wire, isolation="snapshot")
+    spec = {"fields": [{"source-id": 3, "transform": "identity", "name": "p"}]}
+    update: list[Json] = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
+    assert (await tx.commit(update)).status == 200
+    narrow = {**SCHEMA, "fields": SCHEMA["fields"][:2]}
+    dropped: list[Json] = [
+        {"action": "add-schema", "schema": narrow},
+        {"action": "set-current-schema", "schema-id": -1},
+    ]
+    assert (await wire.commit(dropped)).status == 200
+    assert conflicting(await tx.do("commit")) == ["t"]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+async def test_metadata_alone_is_a_conflict_if_its_requirements_hold_no_more(anywhere: Wire, isolation: str) -> None:
     await furnish(anywhere, "t")
-    tx = await begin(anywhere)
+    tx = await begin(anywhere, isolation=isolation)
     schema = {"type": "assert-current-schema-id", "current-schema-id": 0}
     assert (await tx.commit([set_properties(a="b")], [schema])).status == 200
-    widen: list[Json] = [{"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1}]
-    assert (await anywhere.commit(widen)).status == 200
+    assert (await anywhere.commit(ADD_COLUMN)).status == 200
     answer = await tx.do("commit")
-    assert answer.refusal == CONFLICT
-    assert "db.t" in answer.error["message"] and "schema" in answer.error["message"]
+    assert conflicting(answer) == ["t"]
+    if isolation == "snapshot":
+        assert "schema" in answer.error["message"]
     assert "a" not in properties(await anywhere.load())
 
 
 @pytest.mark.parametrize("beside", ["data", "document", "new-table"])
-async def test_metadata_does_not_follow_a_table_whose_content_may_have_been_used(wire: Wire, beside: str) -> None:
-    """What a serializable transaction adds elsewhere may have been computed from what has moved."""
+async def test_under_snapshot_isolation_metadata_is_rebased_whatever_else_is_changed(wire: Wire, beside: str) -> None:
     await furnish(wire, "meta", "data")
     answers = {}
     for isolation in ISOLATIONS:
@@ -365,11 +486,12 @@ async def test_metadata_does_not_follow_a_table_whose_content_may_have_been_used
             assert (await tx.put("position", {"at": 1})).status == 200
         else:
             await tx.table("new")
-        assert (await wire.commit([set_properties(**{isolation: "no"})], name="meta")).status == 200
+        assert (await wire.commit([set_properties(**{f"not-{isolation}": "x"})], name="meta")).status == 200
         answers[isolation] = await tx.do("commit")
     assert conflicting(answers["serializable"]) == ["meta"]
     assert answers["snapshot"].status == 200
-    assert {"serializable": "no", "snapshot": "yes"}.items() <= properties(await wire.load("meta")).items()
+    found = properties(await wire.load("meta"))
+    assert found["snapshot"] == "yes" and "serializable" not in found
 
 
 # --- namespaces ---
@@ -513,8 +635,8 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
     await furnish(anywhere, "t")
     short = await begin(anywhere, ttl_seconds=0.2)
     await short.commit(append(1))
-    kept = await begin(anywhere, ttl_seconds=0.2)
-    renewed = await kept.do("renew", {"ttl-seconds": 60})
+    kept = await begin(anywhere, ttl_seconds=600)
+    renewed = await kept.do("renew", {"ttl-seconds": 1_200})
     assert renewed.json()["expires-at"] > kept.begun["expires-at"]
     await _expired(short)
     for answer in (
@@ -531,7 +653,7 @@ async def test_a_transaction_that_is_not_renewed_expires(anywhere: Wire) -> None
 
 
 async def _expired(tx: Overlaid) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await tx.get(table_path())).status == 200:
             await asyncio.sleep(0.02)
 

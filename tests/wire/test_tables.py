@@ -21,6 +21,7 @@ from tests.wire.world import (
     Json,
     Wire,
     append,
+    change,
     creation,
     new_key,
     segment,
@@ -437,13 +438,65 @@ async def test_a_missing_metadata_file_is_404_in_the_words_that_clients_expect(w
         await wire.get(table_path()),
         await wire.get(f"{table_path()}?snapshots=refs"),
         await wire.get(table_path(), headers={"If-None-Match": tag}),
-        await wire.commit([set_properties(a="b")]),
     ):
         assert answer.refusal == (404, "NotFoundException")
         expected = f"Failed to open input stream for file: {made['metadata-location']}"
         assert expected in answer.error["message"]
     path.with_suffix(".away").rename(path)
     assert await wire.load() == made
+
+
+async def test_a_change_that_meets_a_missing_metadata_file_is_500_and_is_done_once_the_file_is_back(
+    wire: Wire,
+) -> None:
+    """A client gives up on a 4xx for good, and the storage may only have lost the file for a moment."""
+    await wire.namespace()
+    made = await wire.table()
+    wire.damaged.add("db.t")
+    key, together = new_key(), new_key()
+    path = wire.path_of(made["metadata-location"])
+    path.rename(path.with_suffix(".away"))
+    changes = change("t", [set_properties(c="d")])
+    for answer in (
+        await wire.commit([set_properties(a="b")], key=key),
+        await wire.commit([set_properties(a="b")]),
+        await wire.commit_all(changes, key=together),
+    ):
+        assert answer.refusal == (500, "InternalServerError")
+        assert f"Failed to open input stream for file: {made['metadata-location']}" in answer.error["message"]
+    path.with_suffix(".away").rename(path)
+    assert (await wire.commit([set_properties(a="b")], key=key)).status == 200
+    assert (await wire.commit_all(changes, key=together)).status == 204
+    loaded = (await wire.load())["metadata"]["properties"]
+    assert (loaded["a"], loaded["c"]) == ("b", "d")
+
+
+async def test_a_publish_that_meets_a_missing_metadata_file_is_500_and_can_be_sent_again(wire: Wire) -> None:
+    await wire.namespace()
+    made = await wire.table()
+    wire.damaged.add("db.t")
+    begun = (await wire.post("/transactions", {})).json()["transaction-id"]
+    inside = f"/v1/main@{begun}{table_path()}"
+    staged = await wire.client.send("POST", inside, json={"requirements": [], "updates": [set_properties(a="b")]})
+    assert staged.status == 200, staged.body
+    path = wire.path_of(made["metadata-location"])
+    path.rename(path.with_suffix(".away"))
+    assert (await wire.post(f"/transactions/{begun}/commit", body=b"")).status == 500
+    path.with_suffix(".away").rename(path)
+    assert (await wire.post(f"/transactions/{begun}/commit", body=b"")).status == 200
+    assert (await wire.load())["metadata"]["properties"]["a"] == "b"
+
+
+async def test_a_registration_whose_file_is_not_there_yet_is_404_and_not_kept(wire: Wire) -> None:
+    await wire.namespace()
+    made = await wire.table()
+    assert (await wire.delete(table_path())).status == 204
+    path = wire.path_of(made["metadata-location"])
+    path.rename(path.with_suffix(".away"))
+    body, key = {"name": "t", "metadata-location": made["metadata-location"]}, new_key()
+    assert (await wire.post("/namespaces/db/register", body, key)).refusal == (404, "NotFoundException")
+    path.with_suffix(".away").rename(path)
+    assert (await wire.post("/namespaces/db/register", body, key)).status == 200
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format-version": 2}', b"\x1f\x8bnot gzip", b"null"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.wire.world import Json, Wire, append, change, creation, new_key, set_properties, table_path
+from tests.wire.world import Json, Wire, append, change, creation, new_key, set_properties, snapshot, table_path
 
 LARGE = 9_007_199_254_740_993
 
@@ -258,3 +258,72 @@ async def test_a_commit_through_the_table_and_one_through_a_transaction_see_each
 
 def _named(name: str) -> Json:
     return {"identifier": {"namespace": ["db"], "name": name}}
+
+
+async def test_the_documented_commit_of_two_tables_without_sequence_numbers_is_applied(wire: Wire) -> None:
+    """An append to one table and an overwrite of another, as clients send them that leave numbering to the server."""
+    await wire.namespace("analytics")
+    tables = {
+        "events": ("550e8400-e29b-41d4-a716-446655440000", 123456789),
+        "event_counts": ("660e8400-e29b-41d4-a716-446655440001", 987654321),
+    }
+    for name, (uuid, first) in tables.items():
+        parent = snapshot(first, **{"timestamp-ms": 1705398000000})
+        body = creation(
+            updates=[
+                {"action": "assign-uuid", "uuid": uuid},
+                {"action": "add-snapshot", "snapshot": parent},
+                {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": first},
+            ]
+        )
+        made = await wire.post(table_path(name, "analytics"), body)
+        assert made.status == 200, made.body
+    body = {
+        "table-changes": [
+            {
+                "identifier": {"namespace": ["analytics"], "name": "events"},
+                "requirements": [
+                    {"type": "assert-table-uuid", "uuid": "550e8400-e29b-41d4-a716-446655440000"},
+                    {"type": "assert-current-schema-id", "current-schema-id": 0},
+                ],
+                "updates": [
+                    {
+                        "action": "add-snapshot",
+                        "snapshot": {
+                            "snapshot-id": 123456790,
+                            "parent-snapshot-id": 123456789,
+                            "timestamp-ms": 1705398600000,
+                            "summary": {"operation": "append", "added-data-files": "5", "added-records": "10000"},
+                            "manifest-list": "s3://bucket/metadata/snap-123456790.avro",
+                            "schema-id": 0,
+                        },
+                    },
+                    {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 123456790},
+                ],
+            },
+            {
+                "identifier": {"namespace": ["analytics"], "name": "event_counts"},
+                "requirements": [{"type": "assert-table-uuid", "uuid": "660e8400-e29b-41d4-a716-446655440001"}],
+                "updates": [
+                    {
+                        "action": "add-snapshot",
+                        "snapshot": {
+                            "snapshot-id": 987654322,
+                            "parent-snapshot-id": 987654321,
+                            "timestamp-ms": 1705398600000,
+                            "summary": {"operation": "overwrite", "added-data-files": "1", "added-records": "100"},
+                            "manifest-list": "s3://bucket/metadata/snap-987654322.avro",
+                            "schema-id": 0,
+                        },
+                    },
+                    {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 987654322},
+                ],
+            },
+        ]
+    }
+    answer = await wire.client.send("POST", "/v1/transactions/commit", json=body)
+    assert answer.status == 204, answer.body
+    for name, current in (("events", 123456790), ("event_counts", 987654322)):
+        metadata = (await wire.load(name, "analytics"))["metadata"]
+        assert metadata["current-snapshot-id"] == current
+        assert metadata["last-sequence-number"] == metadata["snapshots"][-1]["sequence-number"] == 2

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from lakepact.server.ui.told import edges_of
-from tests.wire.uis import look
-from tests.wire.world import Json, Wire
+from tests.support.pages import Html
+from tests.wire.overlays import Overlaid, begin
+from tests.wire.people import House, house, on_namespace
+from tests.wire.uis import guarded, look
+from tests.wire.world import Json, Wire, set_properties, table_path
 
 REPORT: Json = {
     "pipeline": "shop",
@@ -51,12 +54,26 @@ REPORT: Json = {
 
 async def run(wire: Wire, report: Json, *, end: str = "commit") -> str:
     properties = {"pipeline": report["pipeline"], "run-id": report["run-id"]}
-    transaction_id = (await wire.post("/transactions", {"properties": properties})).json()["transaction-id"]
+    tx = await begin(wire, properties=properties)
+    transaction_id = tx.id
+    if end == "commit":
+        await execute(tx, report)
     if end:
         assert (await wire.post(f"/transactions/{transaction_id}/{end}", {})).status == 200
     answer = await put(wire, transaction_id, report)
     assert answer.status == 204, answer.body
     return str(transaction_id)
+
+
+async def execute(tx: Overlaid, report: Json) -> None:
+    """Read and write the tables that the report names, as far as they exist."""
+    stages = [one for one in report.get("stages", ()) if isinstance(one, dict)]
+    for name in {str(one) for stage in stages for one in stage.get("reads", ())}:
+        await tx.get(table_path(name.rpartition(".")[2], name.rpartition(".")[0] or "db"))
+    for name in (str(stage["target"]) for stage in stages if stage.get("target")):
+        namespace, _, table = name.rpartition(".")
+        body = {"requirements": [], "updates": [set_properties(run=tx.id)]}
+        assert (await tx.post(table_path(table, namespace or "db"), body)).status in (200, 404)
 
 
 async def put(wire: Wire, transaction_id: str, report: Any) -> Any:
@@ -229,3 +246,94 @@ async def test_a_run_that_is_under_way_says_that_nothing_is_known_yet(wire: Wire
     page = await look(wire, f"/ui/pipelines/main/{identity}")
     assert page.text.count("Not known before it ends") == 2
     assert "has checked nothing" not in page.text and "it ended before" not in page.text
+
+
+# --- what the transaction's record does not support ---
+
+
+async def seen_by_root(people: House, path: str) -> Html:
+    answer = await people.root.client.send("GET", path, headers={"X-Test-User": "root"})
+    assert answer.status == 200, answer.body
+    return guarded(answer)
+
+
+async def test_report_of_an_aborted_transaction_is_not_shown_as_committed(anywhere: Wire) -> None:
+    wire = anywhere
+    await wire.namespace()
+    for name in ("raw", "facts", "sums"):
+        await wire.table(name)
+    transaction_id = await run(wire, REPORT, end="abort")
+    for path in ("/ui/pipelines/main", f"/ui/pipelines/main/{transaction_id}"):
+        page = await look(wire, path)
+        assert "aborted" in page.text and "committed" not in page.text, path
+    for name in ("raw", "facts", "sums"):
+        assert "No lineage known" in (await look(wire, f"/ui/catalog/main/db/{name}/lineage")).text
+
+
+async def test_committed_run_has_only_the_tables_of_its_record(anywhere: Wire) -> None:
+    wire = anywhere
+    await wire.namespace()
+    for name in ("raw", "facts", "sums", "other"):
+        await wire.table(name)
+    tx = await begin(wire, properties={"pipeline": "shop", "run-id": "monday"})
+    await tx.load("raw")
+    await tx.commit([set_properties(a="b")], name="facts")
+    assert (await tx.do("commit")).status == 200
+    claimed = {**REPORT, "stages": [*REPORT["stages"], {"name": "db.other", "target": "db.other", "reads": ["db.raw"]}]}
+    assert (await put(wire, tx.id, claimed)).status == 204
+    page = await look(wire, "/ui/catalog/main/db/raw/lineage")
+    assert "db.facts" in page.text and "db.sums" not in page.text and "db.other" not in page.text
+    assert "No lineage known" in (await look(wire, "/ui/catalog/main/db/other/lineage")).text
+    graph = {href for href, _ in (await look(wire, f"/ui/pipelines/main/{tx.id}")).links}
+    assert "/ui/catalog/main/db/facts" in graph and "/ui/catalog/main/db/other" not in graph
+
+
+async def test_report_that_came_before_the_commit_follows_the_record(wire: Wire) -> None:
+    await wire.namespace()
+    for name in ("raw", "facts", "sums"):
+        await wire.table(name)
+    transaction_id = await run(wire, REPORT, end="")
+    assert "running" in (await look(wire, f"/ui/pipelines/main/{transaction_id}")).text
+    assert (await wire.post(f"/transactions/{transaction_id}/commit", {})).status == 200
+    page = await look(wire, f"/ui/pipelines/main/{transaction_id}")
+    assert "committed" in page.text and "/ui/catalog/main/db/facts" not in {href for href, _ in page.links}
+    assert (await put(wire, transaction_id, REPORT)).status == 204, "the same report again"
+    assert (await put(wire, transaction_id, {**REPORT, "run-id": "tuesday"})).status == 409
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_report_shows_no_table_that_its_author_cannot_see(tmp_path: Path, end: str) -> None:
+    async with house(tmp_path) as people:
+        for namespace in ("pub", "secret"):
+            await people.root.namespace(namespace)
+            await people.root.table("t", namespace)
+        await people.root.grant("user:bob", "write", **on_namespace("pub"))
+        begun = await people.bob.post("/transactions", {"properties": {"pipeline": "p", "run-id": "r"}})
+        id = begun.json()["transaction-id"]
+        inside = people.bob.at(f"main@{id}")
+        assert (await inside.get(table_path("t", "secret"))).status in (403, 404)
+        changed = {"requirements": [], "updates": [set_properties(a="b")]}
+        assert (await inside.post(table_path("t", "pub"), changed)).status == 200
+        inputs = [
+            {"table": "secret.t", "table-uuid": (await people.root.load("t", "secret"))["metadata"]["table-uuid"]}
+        ]
+        source = {"source": {"kind": "pipeline", "pipeline": "p", "run-id": "r", "inputs": inputs}}
+        assert (await people.bob.post(f"/transactions/{id}/{end}", source if end == "commit" else None)).status == 200
+        claimed = {"pipeline": "p", "run-id": "r", "state": "committed", "inputs": inputs} | {
+            "stages": [{"name": "pub.t", "target": "pub.t", "reads": ["secret.t"], "state": "done"}]
+        }
+        assert (await people.bob.put(f"/transactions/{id}/report", claimed)).status == 204
+        page = await seen_by_root(people, f"/ui/pipelines/main/{id}")
+        assert "pub.t" in page.text and "secret.t" not in page.text
+        for namespace in ("pub", "secret"):
+            assert "No lineage" in (await seen_by_root(people, f"/ui/catalog/main/{namespace}/t/lineage")).text
+
+
+async def test_facts_in_a_report_are_the_servers_and_not_its_authors(wire: Wire) -> None:
+    await wire.namespace()
+    for name in ("raw", "facts", "sums"):
+        await wire.table(name)
+    forged = {"state": "committed", "decided-ms": 1, "written": ["db.facts"], "read": ["db.raw"], "visible": ["db.raw"]}
+    transaction_id = await run(wire, {**REPORT, "format": 2, "transaction": forged}, end="abort")
+    assert "committed" not in (await look(wire, f"/ui/pipelines/main/{transaction_id}")).text
+    assert "No lineage known" in (await look(wire, "/ui/catalog/main/db/facts/lineage")).text

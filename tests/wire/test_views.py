@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from tests.wire.world import SCHEMA, VIEW_VERSION, WIDER, Json, Wire, set_properties, table_path, view_path
+from tests.wire.world import SCHEMA, VIEW_VERSION, WIDER, Json, Wire, new_key, set_properties, table_path, view_path
 
 
 def version(sql: str, dialect: str = "spark") -> Json:
@@ -183,6 +183,17 @@ async def test_a_missing_file_of_a_view_is_404_in_the_words_that_clients_expect(
     answer = await wire.get(view_path())
     assert answer.refusal == (404, "NotFoundException")
     assert f"Failed to open input stream for file: {made['metadata-location']}" in answer.error["message"]
+
+
+async def test_a_change_of_a_view_whose_file_is_missing_is_500_and_is_done_once_the_file_is_back(wire: Wire) -> None:
+    await wire.namespace()
+    made = await wire.view()
+    path, key = wire.path_of(made["metadata-location"]), new_key()
+    path.rename(path.with_suffix(".away"))
+    body = {"updates": replace("SELECT 3")}
+    assert (await wire.post(view_path(), body, key)).refusal == (500, "InternalServerError")
+    path.with_suffix(".away").rename(path)
+    assert (await wire.post(view_path(), body, key)).status == 200
 
 
 async def test_a_views_schema_evolves(wire: Wire) -> None:

@@ -168,7 +168,7 @@ class Catalog(Operations):
         """Forget grants on tables and views that are gone for good: whether there are more of them."""
         things = list(dict.fromkeys(one.scope for one in await self.grants.all() if one.scope.is_thing))
         gone: list[Scope] = []
-        oldest_ms = self.now_ms() - _UNDROP_MS
+        oldest_ms = self.parts.clock.confirmed_ms() - _UNDROP_MS
         for part in a_look_each(things, cells=2):
             pointers = {one: pointer_key(self.parts.keys, one) for one in part}
             notes = {one: self.parts.keys.dropped(one.id) for one in part}
@@ -216,9 +216,12 @@ class Catalog(Operations):
 
     async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
         async def plan(draft: Draft) -> JsonObject:
+            check_namespace(namespace)
+            missing = await self._namespaces.missing_parents(draft, namespace)
             result = await self._namespaces.create(draft, namespace, properties)
-            # One that was dropped inside a transaction may have left grants: they were not meant for this one.
-            await self.grants.forget(draft, Scope.namespace(namespace))
+            # One that was dropped inside a transaction may have left grants: they were not meant for the new one.
+            for levels in (*missing, tuple(namespace)):
+                await self.grants.forget(draft, Scope.namespace(levels))
             return result
 
         return await self._worker.perform(call, plan)

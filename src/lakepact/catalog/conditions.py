@@ -20,7 +20,7 @@ from lakepact.catalog.ids import beside
 from lakepact.catalog.keys import family_of, last_segment, namespace_of
 from lakepact.catalog.namespaces import MARK, children_of, without_mark
 from lakepact.catalog.operations import Parts
-from lakepact.catalog.overlaps import Folders, inside_of_another
+from lakepact.catalog.overlaps import Folders, Sees, is_own_folder, overlap_message, overlapping_in
 from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, Transaction, Write
@@ -36,8 +36,11 @@ class Conditions:
         self._parts = parts
         self._mark = mark
 
-    async def secure(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int]) -> None:
-        """Look at all that these writes need, and add it to what the commit depends on. Raises what refuses them."""
+    async def secure(self, sealed: Transaction, writes: dict[Key, Write], reads: dict[Key, int], sees: Sees) -> None:
+        """Look at all that these writes need, and add it to what the commit depends on. Raises what refuses them.
+
+        `sees`: whether a refusal may name this table.
+        """
         keys, grants = self._parts.keys, self._parts.grants
         created = [key for key, write in writes.items() if write.value is not None]
         dropped = [key for key, write in writes.items() if write.value is None and write.revision > 0]
@@ -63,10 +66,28 @@ class Conditions:
                 for namespace in namespaces:
                     refuse_granted(namespace_of(namespace), cell)
             elif key in folders:
-                _refuse_inside(cell, folders[key])
+                await self._refuse_inside(cell, folders[key], sees)
             elif cell.exists:
                 raise CommitFailed(f"the uuid {last_segment(key)} was given to another table or view meanwhile")
             reads[key] = cell.revision
+        await self._check_around(writes, sees)
+
+    async def _check_around(self, writes: Mapping[Key, Write], sees: Sees) -> None:
+        """Refuse a location around others: they may have come since it was staged, or with the same transaction."""
+        planned = {key: write.value for key, write in writes.items()}
+        for key, write in writes.items():
+            if family_of(key) != "locations" or write.value is None:
+                continue
+            place = _place(write)
+            if not is_own_folder(place.location, place.id):
+                other = await overlapping_in(self._parts, place.location, (place.id,), ("locations", "views"), planned)
+                if other is not None:
+                    raise CommitFailed(await overlap_message(self._parts, place.location, other, sees))
+
+    async def _refuse_inside(self, folder: Cell, place: _Place, sees: Sees) -> None:
+        """Of several tables in one folder, any will do: if it belongs to another table, none may be there."""
+        if folder.value is not None and folder.value["id"] != place.id:
+            raise CommitFailed(await overlap_message(self._parts, place.location, folder.value, sees))
 
     async def _marked(self, sealed: Transaction, write: Write, writes: Mapping[Key, Write]) -> Write:
         cell = (await self._parts.store.read([write.key]))[write.key]
@@ -112,12 +133,6 @@ def _place(write: Write) -> _Place:
 
 def _is_new_view(write: Write) -> bool:
     return family_of(write.key) == FAMILIES[Kind.VIEW] and write.revision == 0
-
-
-def _refuse_inside(folder: Cell, place: _Place) -> None:
-    """Of several that come to lie in one folder, any will do: if it is somebody else's, none may."""
-    if folder.value is not None and folder.value["id"] != place.id:
-        raise CommitFailed(str(inside_of_another(place.location, folder.value["location"])))
 
 
 def _refuse_protected(governance: Cell, note: Write) -> None:

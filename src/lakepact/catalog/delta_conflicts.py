@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from lakepact.catalog.delta_steps import StagedDelta, staged_steps, version_of
 from lakepact.catalog.errors import CommitFailed
@@ -18,14 +19,23 @@ from lakepact.kernel.model import Cell
 
 
 async def check_may_go_on(
-    rows: DeltaRows, pointer: Pointer, actions: Iterable[Action], planned_on: int, until: int
+    rows: DeltaRows,
+    pointer: Pointer,
+    actions: Iterable[Action],
+    planned_on: int,
+    until: int,
+    *,
+    head_was_read: bool = False,
 ) -> None:
-    """Raise the refusal of a change that was planned on a version, if it must not go on past those up to `until`."""
+    """Raise the refusal of a change that was planned on a version, if it conflicts with one of those up to `until`.
+
+    `head_was_read`: the transaction has loaded the table, and depends on all that a load without files shows.
+    """
     listed = list(actions)
     since = await rows.since(pointer.id, planned_on, until)
     verdict = check(
         summarize(listed),
-        supposed_reads(listed),
+        replace(supposed_reads(listed), head=head_was_read),
         planned_on,
         [(one.row.version, summarize(one.actions)) for one in since],
     )
@@ -34,15 +44,22 @@ async def check_may_go_on(
 
 
 async def rebased(
-    rows: DeltaRows, transaction_id: TransactionId, staged: Pointer, note: StagedDelta, current: Cell, now_ms: int
+    rows: DeltaRows,
+    transaction_id: TransactionId,
+    staged: Pointer,
+    note: StagedDelta,
+    current: Cell,
+    now_ms: int,
+    *,
+    head_was_read: bool = False,
 ) -> Pointer:
-    """What a transaction has only added to a table, as the version after the one that the table has by now."""
+    """Return the pointer of a table to which a transaction has only added, one version after the table's newest."""
     now = Pointer.of(current)
     if now is None or now.identifier != staged.identifier:
         raise CommitFailed(f"Delta table {shown(staged.identifier)} was renamed or dropped meanwhile")
     [step] = (await staged_steps(rows, transaction_id, {now.id: note})).values()
     version = version_of(now)
-    await check_may_go_on(rows, now, step.actions, note.base_version, version)
+    await check_may_go_on(rows, now, step.actions, note.base_version, version, head_was_read=head_was_read)
     summary = {**now.summary, "version": version + 1, "ict-ms": now_ms}
     return Pointer.to_delta(now.identifier, summary, Change.COMMIT, now.metadata_location)
 

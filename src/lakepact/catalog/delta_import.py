@@ -173,6 +173,7 @@ class DeltaImport:
 
     async def _run(self, call: Call, request: ImportDelta) -> Done:
         rows = needed(self._parts.rows)
+        self._parts.warehouse.check_location(request.location)
         folder = self._parts.warehouse.blob_name(request.location)
         location = f"{self._parts.warehouse.root}/{folder}"
         there = await self._there(rows, request, folder)
@@ -366,6 +367,7 @@ class DeltaImport:
                 await self._tables.refuse_taken(draft, identifier)
                 pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
                 await self._tables.claim(draft, pointer)
+                await draft.run_last_checks()
             else:
                 pointer = await self._next(draft, identifier, there, summary)
             await rows.put(call.transaction_id, changes, request_hash=call.request_hash, tombstones=tombstones)

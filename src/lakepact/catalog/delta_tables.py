@@ -129,7 +129,7 @@ class DeltaTables:
         location = without_trailing_slash(
             request.location or self._warehouse.new_location(identifier, uuid, properties)
         )
-        self._warehouse.blob_name(location)
+        self._warehouse.check_location(location)
         metadata = Metadata(
             uuid,
             request.schema_string,

@@ -190,8 +190,7 @@ class Dropped:
         key = self._location(pointer)
         owner = await draft.current(key)
         if owner is None:
-            await self._folders.check(draft, pointer)
-            await self._folders.check_again(pointer)
+            await self._folders.check_restored(draft, pointer)
             draft.write(key, {"id": pointer.id, "location": pointer.location})
         elif owner["id"] != pointer.id:
             raise AlreadyExists(

@@ -7,7 +7,6 @@
     │   ├── NoSuchNamespace      404
     │   ├── NoSuchTable          404
     │   ├── NoSuchView           404
-    │   ├── NotFound             404  a file that should be there is not
     │   ├── Unsupported          406
     │   ├── AlreadyExists        409
     │   ├── NamespaceNotEmpty    409
@@ -15,6 +14,8 @@
     │   ├── Protected            409  a table that is protected from being dropped
     │   └── Unprocessable        422
     ├── Forbidden                403: whoever asks may not; nothing happened, and it may be granted later
+    ├── NotFound                 404: a file that a request names is not there; nothing happened, and it may come
+    │   └── MissingFile          500: a file that the catalog refers to is not in the warehouse, a fault of the storage
     └── AnswerLost               504: the change has happened, and only the answer about it cannot be made
 
 `type` and `code` are Iceberg's own: clients compare them literally, and decide by them whether to delete their files.
@@ -79,13 +80,6 @@ class NoSuchView(Refusal):
     code: ClassVar[int] = 404
 
 
-class NotFound(Refusal):
-    """A metadata file that a pointer names is not in the warehouse."""
-
-    type: ClassVar[str] = "NotFoundException"
-    code: ClassVar[int] = 404
-
-
 class Unsupported(Refusal):
     type: ClassVar[str] = "UnsupportedOperationException"
     code: ClassVar[int] = 406
@@ -118,6 +112,33 @@ class Protected(Refusal):
 class Unprocessable(Refusal):
     type: ClassVar[str] = "UnprocessableEntityException"
     code: ClassVar[int] = 422
+
+
+class NotFound(LakepactError):
+    """A file that a request names is not there. Nothing was applied.
+
+    No `Refusal`: the file may come, or come back. The answer is never stored under the request's key.
+    """
+
+    type: ClassVar[str] = "NotFoundException"
+    code: ClassVar[int] = 404
+
+
+class MissingFile(NotFound):
+    """A file that the catalog itself refers to is not in the warehouse. Nothing was applied.
+
+    This is a fault of the storage. A client that gets a 4xx gives up its change for good, so this is a 5xx.
+    """
+
+    type: ClassVar[str] = "missing-file"
+    code: ClassVar[int] = 500
+
+    @classmethod
+    def at(cls, location: str) -> MissingFile:
+        return cls(
+            f"Failed to open input stream for file: {location}. The catalog refers to it, and it is not in the "
+            f"warehouse. Nothing was changed. Restore the file from a backup, or register an older version"
+        )
 
 
 class Forbidden(LakepactError):

@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 
 from lakepact.bounded_input import BadGzip, TooLarge, gunzip, parse_document
-from lakepact.catalog.errors import BadRequest, NotFound
+from lakepact.catalog.errors import BadRequest, MissingFile, NotFound
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import OutOfMemory, Unreadable
@@ -193,17 +193,20 @@ class MetadataFiles:
             self._cached.move_to_end(location)
             if look and self._look_every_time and not await self._blobs.exists(cached.name):
                 self._forget(location)
-                raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
+                raise MissingFile.at(location)
             self._on_cache(True)
             return cached
         self._on_cache(False)
         if not self._warehouse.holds(location):
-            raise BadRequest(
+            raise Unreadable(
                 f"its metadata is at {location}, which is not inside warehouse {self._warehouse.name} "
                 f"({self._warehouse.root}): the server's settings are those of another store or warehouse, or the "
                 f"warehouse was moved. Set them as they were; `lakepact doctor` tells more"
             )
-        data = await self._get(location)
+        try:
+            data = await self._get(location)
+        except NotFound:
+            raise MissingFile.at(location) from None
         if _is_large(data):
             text, document, digest = await off_loop(_decoded, location, data, read)
         else:

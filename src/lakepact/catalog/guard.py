@@ -271,6 +271,7 @@ class PlanCheck:
         await look.read(*(key for one in names_in(self.needs) if (key := names.likely_key(one)) is not None))
         with self.judging():
             self._asking = await guard.judged(self.scope, look, lambda asking: self._check_needs(draft, look, asking))
+            draft.sees = self._asking.sees
             if self._asking.rights.everywhere is not Role.MANAGE:
                 # Before the plan: whether a place is taken is not for everybody to know.
                 await self._places(self._asking).check_moves(draft, self.commits)

@@ -27,6 +27,7 @@ from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.needs import (
     Asking,
     InNamespace,
+    MissingParents,
     Need,
     OnId,
     OnThing,
@@ -171,6 +172,8 @@ class GuardedOperations(Operations):
     async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
         check_namespace(namespace)
         needs: list[Need] = [InNamespace(tuple(namespace[:-1]), RULES["createNamespace"].needed)]
+        if len(namespace) > 1:
+            needs.append(MissingParents(tuple(namespace), RULES["createNamespace"].needed))
         if "location" in properties:
             needs.append(OnWarehouse(Role.MANAGE))
         detail = {"namespace": ".".join(namespace)}

@@ -27,10 +27,11 @@ from lakepact.catalog.needs import (
     OnId,
     OnThing,
 )
-from lakepact.catalog.overlay import PRINCIPAL, Overlay
+from lakepact.catalog.overlay import PRINCIPAL, READ_ONLY, WAREHOUSE, Overlay
 from lakepact.catalog.places import Places
-from lakepact.catalog.pointers import FAMILIES, Kind, Pointer
+from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
 from lakepact.catalog.publishing_rights import publishing_rights
+from lakepact.catalog.runs import Sees
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.transactions import Transactions
 from lakepact.catalog.work import Call, Done, Draft, key_reused
@@ -39,6 +40,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier
 from lakepact.iceberg.requirements import is_creation
 from lakepact.kernel.identity import TransactionId, derived_id
+from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
 T = TypeVar("T")
@@ -83,13 +85,47 @@ class GuardedTransactions(Transactions):
 
     async def load(self, transaction_id: TransactionId) -> TransactionRecord | None:
         record = await self._inner.load(transaction_id)
-        if record is not None:
-            await self._check_mine(record)
+        if record is not None and await self._holds_managed(record):
+            # Who manages a table that it holds learns whose it is, since when and until when, and nothing else.
+            return replace(record, properties=_only_own(record.properties), writes=(), reads=(), answer=None)
         return record
 
     async def contents(self, transaction_id: TransactionId) -> Transaction:
-        await self.load(transaction_id)
-        return await self._inner.contents(transaction_id)
+        record = await self.load(transaction_id)
+        contents = await self._inner.contents(transaction_id)
+        if record is None or not await self._holds_managed(record):
+            return contents
+        managed = await self._managed(contents)
+        return replace(
+            contents,
+            writes=tuple(one for one in contents.writes if one.key in managed),
+            reads=tuple(one for one in contents.reads if one.key in managed),
+        )
+
+    async def _holds_managed(self, record: TransactionRecord) -> bool:
+        """Return whether the principal may see this transaction only because it holds a table that they manage.
+
+        Raises `Forbidden` if they may not see it at all.
+        """
+        try:
+            await self._check_mine(record)
+            return False
+        except Forbidden:
+            if record.state is State.PREPARED and await self._managed(await self._inner.contents(record.id)):
+                return True
+            raise
+
+    async def _managed(self, contents: Transaction) -> set[Key]:
+        """The tables and views among these cells that the principal manages."""
+        keys = [one.key for one in (*contents.writes, *contents.reads) if family_of(one.key) in FAMILIES.values()]
+        asking = await self._guard.now(self._guard.catalog)
+        pointers = {key: Pointer.of(cell) for key, cell in (await self._guard.catalog.parts.store.read(keys)).items()}
+        return {
+            key
+            for key, pointer in pointers.items()
+            if pointer is not None
+            and asking.rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is Role.MANAGE
+        }
 
     async def list(
         self,
@@ -107,13 +143,40 @@ class GuardedTransactions(Transactions):
         return await self._inner.list(states, after, limit, seen)
 
     async def renew(self, transaction_id: TransactionId, ttl_s: float | None) -> TransactionRecord:
-        return await self._step("renewTransaction", transaction_id, lambda: self._inner.renew(transaction_id, ttl_s))
+        async def work() -> TransactionRecord:
+            record = await self._mine(transaction_id)
+            if record is not None and record.state is State.PREPARED:
+                # It goes on holding tables, which takes the rights that preparing it took.
+                judged = await self._judged(Call(transaction_id, "renewTransaction"), [])
+                contents = await self._inner.contents(transaction_id)
+                if judged.judge is not None:
+                    await judged.judge.check_held([one.key for one in (*contents.writes, *contents.reads)])
+            return await self._inner.renew(transaction_id, ttl_s)
+
+        return await self._step("renewTransaction", transaction_id, work)
 
     async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
         return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
 
-    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
-        await self._step("reportRun", transaction_id, lambda: self._inner.report(transaction_id, report))
+    async def report(
+        self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True
+    ) -> None:
+        rights = (await self._guard.now(self._guard.catalog)).rights
+
+        def visible(pointer: Pointer) -> bool:
+            return rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None and sees(pointer)
+
+        async def work() -> None:
+            await self._mine(transaction_id)
+            await self._inner.report(transaction_id, report, visible)
+
+        await self._step("reportRun", transaction_id, work)
+
+    async def _mine(self, transaction_id: TransactionId) -> TransactionRecord | None:
+        record = await self._inner.load(transaction_id)
+        if record is not None:
+            await self._check_mine(record)
+        return record
 
     async def prepare(self, call: Call) -> TransactionRecord:
         named: list[Need] = []
@@ -264,7 +327,7 @@ class EditCheck(PlanCheck):
                     pointer.metadata_location, await parts.files.raw(pointer.metadata_location)
                 )
                 with self.judging():
-                    places.check_document(pointer, base, after)
+                    places.check_published(pointer, base, after)
 
 
 def _of_edit(edit: TableEdit) -> Need:
@@ -276,6 +339,11 @@ def _of_edit(edit: TableEdit) -> Need:
             return OnThing(edit.target, Kind.TABLE, Role.WRITE)
         case id:
             return OnId(Kind.TABLE, id, Role.WRITE)
+
+
+def _only_own(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that the server has set, without those that the client has given."""
+    return {name: value for name, value in properties.items() if name in (PRINCIPAL, READ_ONLY, WAREHOUSE)}
 
 
 def _not_yours(transaction_id: TransactionId, asking: Asking) -> Forbidden:

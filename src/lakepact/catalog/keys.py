@@ -17,6 +17,8 @@
     <warehouse>/answers/<bucket>              answers of keyed calls, inside an open transaction only
     <warehouse>/rows-read/<uuid>              never there: an open transaction that has looked at it has read the rows
                                               of this Delta table
+    <warehouse>/head-read/<uuid>              never there: an open transaction that has looked at it has loaded this
+                                              Delta table, with its files or without
 
 A namespace of several levels is one segment here, `.a.b`: so the cells below a prefix are exactly its direct children.
 """
@@ -80,6 +82,10 @@ class Keys:
     def rows_read(self, uuid: str) -> Key:
         return key_of(self._warehouse, "rows-read", uuid)
 
+    def head_read(self, uuid: str) -> Key:
+        """Marks, in the read set of a transaction, that a Delta table was loaded, with its files or without."""
+        return key_of(self._warehouse, "head-read", uuid)
+
     def governance(self, uuid: str) -> Key:
         return key_of(self._warehouse, "governance", uuid)
 
@@ -122,7 +128,7 @@ CHANGEABLE: Final = frozenset({"namespaces", "tables", "views", "delta"})
 """The families whose cells are what users change. The others follow from them."""
 
 
-INSIDE_ONLY: Final = frozenset({"answers", "rows-read"})
+INSIDE_ONLY: Final = frozenset({"answers", "rows-read", "head-read"})
 """The families that mean something inside an open transaction only. They are no part of what it publishes."""
 
 

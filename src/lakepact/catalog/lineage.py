@@ -70,7 +70,7 @@ async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge:
             written = {last_segment(write.key) for write in contents.writes if family_of(write.key) in _TABLES}
             return {last_segment(key) for key in loaded} <= written
     ids = [str(one.get("table-uuid")).lower() for one in inputs]
-    if not ids or not all(map(_is_id, ids)):
+    if not ids or not all(map(is_table_id, ids)):
         return False
     keys = {id: parts.keys.of_any_kind(id) for id in ids}
     wanted = [keys[id][family] for id in keys for family in _TABLES]
@@ -89,7 +89,7 @@ async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge:
     return True
 
 
-def _is_id(text: str) -> bool:
+def is_table_id(text: str) -> bool:
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:

@@ -21,6 +21,9 @@ from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, CellPage
 
 MARK: Final = "dropping"
+LOCATION: Final = "location"
+"""The property that says where the files of new tables in a namespace are."""
+
 _PAGE: Final = 100
 
 
@@ -46,16 +49,34 @@ class Namespaces:
         [cell] = await draft.read(key)
         if cell.exists:
             raise AlreadyExists(f"Namespace already exists: {'.'.join(namespace)}")
-        if len(namespace) > 1:
-            await self.enter(draft, namespace[:-1])
+        missing = await self.missing_parents(draft, namespace)
+        above = (missing[0] if missing else tuple(namespace))[:-1]
+        if above:
+            await self.enter(draft, above)
+        for parent in missing:
+            self._write(draft, parent, {})
+        self._write(draft, namespace, properties)
+        return {"namespace": list(namespace), "properties": self.effective(namespace, properties)}
+
+    async def missing_parents(self, draft: Draft, namespace: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the namespaces above this one that do not exist, the outermost first. Creating it creates them."""
+        parents = prefixes(namespace[:-1])
+        cells = await draft.read(*map(self._keys.namespace, parents))
+        return [parent for parent, cell in zip(parents, cells, strict=True) if not cell.exists]
+
+    def effective(self, namespace: Sequence[str], properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties that clients see: Trino and others create tables only where there is a `location`."""
+        return {**properties, LOCATION: self._warehouse.namespace_location(namespace, properties)}
+
+    def _write(self, draft: Draft, namespace: Sequence[str], properties: Mapping[str, str]) -> None:
+        key = self._keys.namespace(namespace)
         value = {
             "namespace": list(namespace),
             "properties": dict(properties),
-            "created": cell.revision + 1,
+            "created": draft.seen[key].revision + 1,
             "id": draft.transaction_id,
         }
         draft.write(key, value)
-        return {"namespace": list(namespace), "properties": dict(properties)}
 
     async def update_properties(
         self, draft: Draft, namespace: Sequence[str], removals: Sequence[str], updates: Mapping[str, str]
@@ -134,8 +155,8 @@ class Namespaces:
 
     def _check_properties(self, properties: Mapping[str, str]) -> None:
         check_properties(properties)
-        if "location" in properties:
-            self._warehouse.blob_name(properties["location"], "the namespace's location")
+        if LOCATION in properties:
+            self._warehouse.check_location(properties[LOCATION], "the namespace's location")
 
 
 async def children_of(keys: Keys, scan: Scan, namespace: Sequence[str]) -> AsyncIterator[Key]:

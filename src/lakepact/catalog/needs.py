@@ -102,6 +102,10 @@ class Asking:
             namespace = await namespace_now(self.store, self.keys, pointer)
         return self.rights.on_thing(namespace, scope_of(pointer))
 
+    def sees(self, pointer: Pointer) -> bool:
+        """Whether the principal may see this table or view, where it is for everybody."""
+        return self.rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None
+
     async def sees_namespace(self, levels: tuple[str, ...]) -> bool:
         """Whether anything in it may be seen."""
         rights = self.rights
@@ -199,6 +203,21 @@ class InNamespace:
             raise NoSuchNamespace.named(self.namespace)
         on = f"namespace {'.'.join(self.namespace)}" if self.namespace else f"warehouse {asking.warehouse}"
         raise asking.forbidden(self.role, on)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingParents:
+    """The namespaces above a new one that do not exist, and are created with it."""
+
+    namespace: tuple[str, ...]
+    role: Role
+
+    async def check(self, cells: Reads, asking: Asking) -> None:
+        above = [self.namespace[:depth] for depth in range(1, len(self.namespace))]
+        # A grant may outlive the namespace it is on: it gives no right to create that namespace again.
+        for levels, cell in zip(above, await cells.read(*map(asking.keys.namespace, above)), strict=True):
+            if not cell.exists:
+                await InNamespace(levels[:-1], self.role).check(cells, asking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,8 @@ class Operations:
 
     async def load_namespace(self, namespace: Sequence[str]) -> Mapping[str, str]:
         check_namespace(namespace)
-        properties: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
-        return properties
+        stored: Mapping[str, str] = (await self._names.namespace(self._cells, namespace))["properties"]
+        return self._namespaces.effective(namespace, stored)
 
     async def create_namespace(self, call: Call, namespace: Sequence[str], properties: Mapping[str, str]) -> Done:
         return await self._worker.perform(call, lambda draft: self._namespaces.create(draft, namespace, properties))
@@ -268,6 +268,9 @@ class Operations:
         """The metadata of a table that is not there yet. The client writes into it, then commits its creation."""
         draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms())
         metadata = await self._tables.staged(draft, namespace, request)
+        if request.location is not None:
+            await self._tables.check_staged(draft, metadata)
+            await draft.run_last_checks()
         # Some engines write with plain file calls and expect the folders to be there.
         await self.parts.files.make_folders(*(f"{metadata['location']}/{folder}" for folder in ("metadata", "data")))
         return metadata

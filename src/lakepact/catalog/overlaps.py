@@ -1,58 +1,74 @@
-"""Whether a table's folder is its own: that no other table lies in it, nor it in another's.
+"""Path overlap check: the location of a table contains no other table or view, and lies in no other table's location.
 
-Nothing comes to lie in a table's folder (`Folders.check`): whoever takes a place depends on the cells of all folders
-above it, so of two that would lie one inside the other at most the inner one can have come first. And a folder whose
-name ends in the uuid of its table is not even asked about: `Warehouse` lets nothing lie below such a one. Views own no
-folder, and lie in no table's; nor does a table write into another's (`check_paths`).
+Both directions are checked when a table is created, registered, moved, imported or restored:
 
-What was there before a folder was taken is looked for when it matters: when a credential is made for a folder that a
-client chose, and when a table comes back to one that it had left (`overlapping`). From then on nothing can come.
+- A location inside another one: the requester depends on the location cells of all folders above, so this holds at the
+  instant of the commit.
+- A location around others: `locations` and `views` are scanned, when the plan is made and again when an open
+  transaction is published. A folder whose name ends in the uuid of its table needs no scan: `Warehouse` lets nothing
+  lie below such a folder. Only principals with the role manage on the warehouse may choose any other location.
+
+Views own no location, and lie in no table's; nor does a table write into another's (`check_paths`).
+
+A refusal names the other table only to a requester who may see it. These checks run last, after authorization.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakepact.catalog.errors import BadRequest
+from lakepact.catalog.ids import cells_of
+from lakepact.catalog.keys import family_of
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.catalog.warehouse import LOCATION_PROPERTIES, is_of_a_table
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.kernel.keys import Key, key_of
+from lakepact.kernel.model import Value
 
 if TYPE_CHECKING:
     from lakepact.catalog.operations import Parts
 
-_TAKEN: Final = ("locations", "views", "staged")
-"""Who owns which location, where views are, what open transactions have begun."""
+Sees: TypeAlias = Callable[[Pointer], bool]
+
+_OWNED: Final = ("locations", "views")
+"""Who owns which location, and where views are."""
+
+_TAKEN: Final = (*_OWNED, "staged")
+"""Those, and what open transactions have begun."""
 
 _LEFT: Final = ("dropped",)
 """What dropped tables have left behind, also where their location is free."""
 
 
 class Folders:
-    """Who may come to lie where."""
+    """Which location a table or view may take."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def claim(self, draft: Draft, pointer: Pointer, *, returns: bool = True) -> None:
-        """No two tables share a location, nor lie one inside the other: one's files would be the other's orphans.
+        """Take the location of this table, unless it overlaps another one: files of one would be orphans of the other.
 
         `returns`: the table may have been here before.
         """
-        await self.check(draft, pointer)
-        key = self.key(pointer.location)
+        self._parts.warehouse.check_alone(pointer.location)
+        [key, *above] = self.keys(pointer.location)
+        await draft.read(key, *above)
         owner = await draft.current(key)
-        if owner is not None and owner["id"] != pointer.id and not await self._gives_way(draft, owner["id"], pointer):
-            # Not a 409: clients take that for a name that is taken and say so, or try the same again.
-            raise BadRequest(f"location {pointer.location} {await self._whose(draft, owner['id'])}")
-        if returns and (owner is None or owner["id"] != pointer.id):
-            await self.check_again(pointer, owner["id"] if owner is not None else None)
+        other = owner if owner is not None and owner["id"] != pointer.id else None
+        gives_way = other is not None and await self._gives_way(draft, other["id"], pointer)
         draft.write(key, {"id": pointer.id, "location": pointer.location})
+        if other is not None and not gives_way:
+            draft.check_last(partial(self._refuse, draft, pointer.location, other))
+        self._check_free(draft, above, pointer.location, pointer.id)
+        if owner is None or other is not None:
+            skipped = (pointer.id, other["id"] if other is not None else None)
+            draft.check_last(partial(self._check_inside, draft, pointer, skipped, returns=returns))
 
     async def release(self, draft: Draft, pointer: Pointer) -> None:
         key = self.key(pointer.location)
@@ -60,49 +76,70 @@ class Folders:
         if owner is not None and owner["id"] == pointer.id:
             draft.write(key, None)
 
-    async def check(self, draft: Draft, pointer: Pointer) -> None:
-        """Refuse a place inside of another table's folder. Reads the cell of the place itself too, in one round."""
-        self._parts.warehouse.check_alone(pointer.location)
-        await draft.read(*self.keys(pointer.location))
-        [_, *above] = self.keys(pointer.location)
-        await self._check_free(draft, above, pointer.location, pointer.id)
+    async def check_staged(self, draft: Draft, location: str, id: str) -> None:
+        """Refuse a location that a client asks for before it creates the table. Nothing is taken."""
+        self._parts.warehouse.check_alone(location)
+        keys = self.keys(location)
+        await draft.read(*keys)
+        self._check_free(draft, keys, location, id)
+        if not is_own_folder(location, id):
+            other = await overlapping_in(self._parts, location, (id,), _OWNED, draft.writes)
+            if other is not None:
+                await self._refuse(draft, location, other)
 
     async def check_view(self, draft: Draft, view: Pointer) -> None:
-        """The same for a view. It owns no folder, so its place must not be a table's either."""
+        """Refuse a view inside the location of a table. A view owns no location, so it must not be a table's either."""
         self._parts.warehouse.check_alone(view.location)
-        await self._check_free(draft, self.keys(view.location), view.location, view.id)
+        keys = self.keys(view.location)
+        await draft.read(*keys)
+        self._check_free(draft, keys, view.location, view.id)
 
     def check_paths(self, draft: Draft, pointer: Pointer, metadata: JsonObject, before: JsonObject) -> None:
-        """Refuse to write into another table's folder. Costs nothing where a table writes into its own."""
+        """Refuse to write into another table's location. Costs nothing where a table writes into its own."""
         old, new = before.get("properties") or {}, metadata.get("properties") or {}
         for path in {new[name] for name in LOCATION_PROPERTIES if name in new and new[name] != old.get(name)}:
             name, own = (self._parts.warehouse.blob_name(one) for one in (path, pointer.location))
             if not f"{name}/".startswith(f"{own}/"):
-                draft.check_last(partial(self._check_free, draft, self.keys(path), path, pointer.id))
+                self._check_free(draft, self.keys(path), path, pointer.id)
 
-    async def _check_free(self, draft: Draft, folders: Sequence[Key], place: str, id: str) -> None:
-        await draft.read(*folders)
-        for key in folders:
-            owner = await draft.current(key)
-            if owner is not None and owner["id"] != id:
-                raise inside_of_another(place, owner["location"])
-            # Whoever takes that folder at the same moment takes it around this place.
-            draft.depend_on(key)
+    def _check_free(self, draft: Draft, folders: Sequence[Key], location: str, id: str) -> None:
+        """Refuse, after authorization, a location in one of these folders if another table owns it."""
 
-    async def check_again(self, pointer: Pointer, gives_way: str | None = None) -> None:
-        """Refuse a place around others for a table that may have been there before.
+        async def check() -> None:
+            await draft.read(*folders)
+            for key in folders:
+                owner = await draft.current(key)
+                if owner is not None and owner["id"] != id:
+                    await self._refuse(draft, location, owner)
+                # A table that takes that folder at the same moment takes it around this location.
+                draft.depend_on(key)
 
-        Credentials that it had then may be remembered, and must not reach what has come since. `gives_way`: the id of a
-        dropped table that leaves the place to this one.
+        draft.check_last(check)
+
+    async def _check_inside(
+        self, draft: Draft, pointer: Pointer, skipped: Collection[str | None], *, returns: bool
+    ) -> None:
+        """Refuse a location around others.
+
+        Where a table returns to a location, open transactions count too: credentials that it had may still be in use,
+        and must not reach what has come since.
         """
         if is_own_folder(pointer.location, pointer.id):
             return
-        other = await _overlapping(self._parts, pointer.location, (pointer.id, gives_way), _TAKEN)
+        families = _TAKEN if returns else _OWNED
+        other = await overlapping_in(self._parts, pointer.location, skipped, families, draft.writes)
         if other is not None:
-            raise BadRequest(
-                f"location {pointer.location} and {other} of another table lie one inside the other by now. Choose "
-                f"another location"
-            )
+            await self._refuse(draft, pointer.location, other)
+
+    async def check_restored(self, draft: Draft, pointer: Pointer) -> None:
+        """The location of a table that is restored, if nobody has it: nothing may have come around or inside it."""
+        self._parts.warehouse.check_alone(pointer.location)
+        [_, *above] = self.keys(pointer.location)
+        self._check_free(draft, above, pointer.location, pointer.id)
+        draft.check_last(partial(self._check_inside, draft, pointer, (pointer.id,), returns=True))
+
+    async def _refuse(self, draft: Draft, location: str, other: Value) -> None:
+        raise BadRequest(await overlap_message(self._parts, location, other, draft.sees))
 
     async def _gives_way(self, draft: Draft, owner_id: str, pointer: Pointer) -> bool:
         """Whoever makes a table anew, under the name and in the folder of one that was dropped, means its folder.
@@ -120,15 +157,6 @@ class Folders:
         draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
         return True
 
-    async def _whose(self, draft: Draft, owner_id: str) -> str:
-        note = await draft.current(self._parts.keys.dropped(owner_id))
-        if note is None:
-            return "belongs to another table. Choose another, or leave the location out"
-        return (
-            f"is kept for {shown(Pointer.from_json(note).identifier)} ({owner_id}), which was dropped: undrop that, "
-            f"choose another location, or wait until it is collected"
-        )
-
     def keys(self, location: str) -> list[Key]:
         """The cells that say whose folder this is, and whose those are that it lies in."""
         levels = self._parts.warehouse.blob_name(location).split("/")
@@ -139,11 +167,30 @@ class Folders:
         return self._parts.keys.location(self._parts.warehouse.blob_name(location))
 
 
-def inside_of_another(location: str, other: str) -> BadRequest:
-    return BadRequest(
-        f"{location} lies in {other}, the folder of another table: whoever may reach that table's files would reach "
-        f"what is put there too. Choose another location, give the namespace another one (its property 'location'), or "
-        f"move that table"
+async def overlap_message(parts: Parts, location: str, other: Value, sees: Sees) -> str:
+    """Why a location is refused. `other`: the cell of the location, view or staged table that it overlaps.
+
+    The other table is named only if the requester may see it.
+    """
+    id = str(other.get("id") or other.get("uuid") or "")
+    pointer = None
+    dropped = False
+    if id:
+        keys = cells_of(parts.keys, id)
+        cells = await parts.store.read(keys)
+        values = {key: cells[key].value for key in keys}
+        pointer = next((Pointer.from_json(value) for value in values.values() if value is not None), None)
+        dropped = values[keys[-1]] is not None
+    if pointer is None or not sees(pointer):
+        return (
+            f"location {location} overlaps the location of another table or view. Choose another location, or leave "
+            f"the location out"
+        )
+    kind = "view" if pointer.kind is Kind.VIEW else "table"
+    todo = "Undrop that table, wait until its files are deleted, or choose" if dropped else "Choose"
+    return (
+        f"location {location} overlaps {other['location']}, the location of {kind} {shown(pointer.identifier)} ({id})"
+        f"{', which was dropped' if dropped else ''}. {todo} another location, or leave the location out"
     )
 
 
@@ -157,29 +204,52 @@ async def overlapping(parts: Parts, location: str, uuid: str) -> str | None:
     """The location of another table or view that this one shares files with; None: there is none."""
     if is_own_folder(location, uuid):
         return None
-    return await _overlapping(parts, location, (uuid,), (*_TAKEN, *_LEFT))
+    other = await overlapping_in(parts, location, (uuid,), (*_TAKEN, *_LEFT), {})
+    return None if other is None else str(other["location"])
 
 
-async def _overlapping(parts: Parts, location: str, own: Collection[str | None], families: Sequence[str]) -> str | None:
-    here = f"{without_trailing_slash(location)}/"
+async def overlapping_in(
+    parts: Parts,
+    location: str,
+    own: Collection[str | None],
+    families: Sequence[str],
+    planned: Mapping[Key, Value | None],
+) -> Value | None:
+    """The cell of a table or view, other than `own`, whose location overlaps this one.
+
+    `planned` are writes of the same commit: they count instead of what the store holds.
+    """
+    here = _folder(parts, location)
     for family in families:
-        async for id, other in _locations(parts, family):
-            there = f"{without_trailing_slash(other)}/"
+        written = {key: value for key, value in planned.items() if family_of(key) == family}
+        async for value in _locations(parts, family, written):
+            there = _folder(parts, value["location"])
+            id = value.get("id") or value.get("uuid") or ""
             # An older release has not noted for which table a transaction has begun a location.
             is_own = (id == "" and there == here) or id in own
             if not is_own and (there.startswith(here) or here.startswith(there)):
-                return other
+                return value
     return None
 
 
-async def _locations(parts: Parts, family: str) -> AsyncIterator[tuple[str, str]]:
+def _folder(parts: Parts, location: str) -> str:
+    """A location in the one spelling that is compared. One that an older release accepted is compared as it is."""
+    try:
+        return f"{parts.warehouse.blob_name(location)}/"
+    except BadRequest:
+        return f"{without_trailing_slash(location)}/"
+
+
+async def _locations(parts: Parts, family: str, written: Mapping[Key, Value | None]) -> AsyncIterator[Value]:
+    for value in written.values():
+        if value is not None and "location" in value:
+            yield value
     after = None
     while True:
         page = await parts.store.scan(key_of(parts.warehouse.name, family), after, parts.settings.max_page)
         for cell in page.cells:
-            value = cell.value or {}
-            if "location" in value:
-                yield value.get("id") or value.get("uuid") or "", value["location"]
+            if cell.value is not None and "location" in cell.value and cell.key not in written:
+                yield cell.value
         if page.after is None:
             return
         after = page.after

@@ -305,17 +305,20 @@ class Overlay(Operations):
         self, pointer: Pointer, *, version: int | None = None, timestamp_ms: int | None = None, files: bool = True
     ) -> DeltaTable:
         table = await super().load_delta_of(pointer, version=version, timestamp_ms=timestamp_ms, files=files)
-        if files:
-            await self._note_rows_read(pointer)
+        await self._note_read(pointer, rows=files)
         return table
 
     async def delta_history_of(self, pointer: Pointer, before: int | None, limit: int) -> Sequence[VersionRow]:
-        await self._note_rows_read(pointer)
+        await self._note_read(pointer, rows=True)
         return await super().delta_history_of(pointer, before, limit)
 
-    async def _note_rows_read(self, pointer: Pointer) -> None:
-        """Whoever has seen a table's files may have computed something from them: what is added is not blind then."""
-        await self._cells.read(self.parts.keys.rows_read(pointer.id))
+    async def _note_read(self, pointer: Pointer, *, rows: bool) -> None:
+        """Note that the client was shown this table. Appends are rebased only past versions that do not change it.
+
+        `rows`: it was shown the table's files too, and what it appends may be computed from them.
+        """
+        keys = self.parts.keys
+        await self._cells.read(keys.head_read(pointer.id), *([keys.rows_read(pointer.id)] if rows else []))
 
     async def commit_delta(self, call: Call, commits: Sequence[DeltaCommit], iceberg: Sequence[Commit] = ()) -> Done:
         refuse_destruction(iceberg)

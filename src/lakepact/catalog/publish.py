@@ -1,9 +1,10 @@
 """Publishing: how what a transaction has staged becomes visible, all of it at one instant and with one timestamp.
 
 The staged plan is turned into the plan that is committed. Each table gets one more metadata version, the only one that
-anybody outside will see. A table that has moved meanwhile is a conflict, unless all that was asked of it concerns its
-metadata only and still holds, or only adds to a Delta table and contradicts nothing: then it is done again on the newer
-version.
+anybody outside will see. A table that has moved since the transaction read it is a conflict, with two exceptions (ADR
+0025). Under snapshot isolation, changes of an Iceberg table's metadata are rebased on the newer version if their
+requirements hold there and nobody else has changed the same parts. Appends to a Delta table are rebased if they
+contradict nothing, under serializable isolation only if the transaction has not read the table's rows.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from lakepact.catalog.delta_steps import (
     noted,
     staged_steps,
 )
-from lakepact.catalog.errors import CommitFailed, Refusal, refusal_of
+from lakepact.catalog.errors import CommitFailed, MissingFile, Refusal, refusal_of
 from lakepact.catalog.keys import INSIDE_ONLY, Keys, family_of, levels_of
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
-from lakepact.catalog.pointers import Change, Kind, Pointer, shown
+from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
 from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, write_files
 from lakepact.errors import (
@@ -48,6 +49,7 @@ from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import next_metadata_location
 from lakepact.iceberg.publish import published
+from lakepact.iceberg.rebase import changed_parts
 from lakepact.iceberg.requirements import check_all
 from lakepact.iceberg.updates import apply
 from lakepact.kernel.keys import Key, segments_of
@@ -72,6 +74,8 @@ from lakepact.kernel.model import (
 
 _ATTEMPTS: Final = 32
 _POINTERS: Final = ("tables", "views", DELTA_CELLS)
+_LOOKED_UP: Final = frozenset({"names", "namespaces", "state"})
+"""The families whose cells clients look up by name, and which tell them something even if they hold nothing."""
 
 Decide: TypeAlias = Callable[[Transaction], Awaitable[CommitResult | PrepareResult]]
 
@@ -148,12 +152,15 @@ class Publisher:
             sealed = await self._parts.store.seal(call.transaction_id)
         except (WrongState, TransactionNotFound) as error:
             raise closed(call.transaction_id, await self._parts.store.lookup(call.transaction_id)) from error
+        if keep and call.judge is not None:
+            # What is written was judged before. What was only read is held as well, and keeps its owners from it.
+            await call.judge.check_held([*(read.key for read in sealed.reads), *(one.key for one in sealed.writes)])
         moved: dict[Key, Cell] = {}
         rows = PlannedRows(self._parts.rows, sealed.id, sealed.request_hash, discards=False)
         for attempt in range(_ATTEMPTS):
             draft = Draft(self._parts.store.read, call.transaction_id, f"publish/{attempt}", self._parts.clock.now_ms())
             try:
-                transaction = await self._plan(call, sealed, draft, moved)
+                transaction = await self._plan(call, sealed, draft, moved, isolation)
                 transaction = await self._with_rows(transaction, sealed, rows, keep=keep)
             except FileNotLive as error:
                 return await self._fail(call, sealed, await self._conflict_or(call, error, sealed))
@@ -186,7 +193,7 @@ class Publisher:
                 raise _conflict(sealed, outcome.moved, {})
             self._parts.watch.retried(call.operation, call.transaction_id)
             cells = await self._parts.store.read([one.key for one in outcome.moved])
-            if not all(_can_follow(self._parts.keys, sealed, key, isolation) for key in cells):
+            if not all(_can_rebase(self._parts.keys, sealed, key, isolation) for key in cells):
                 found = await self._last_known(call, cells)
                 return await self._fail(call, sealed, _conflict(sealed, outcome.moved, found))
             moved.update(cells)
@@ -288,19 +295,26 @@ class Publisher:
 
     # --- the plan ---
 
-    async def _plan(self, call: Call, sealed: Transaction, draft: Draft, moved: Mapping[Key, Cell]) -> Transaction:
+    async def _plan(
+        self, call: Call, sealed: Transaction, draft: Draft, moved: Mapping[Key, Cell], isolation: Isolation
+    ) -> Transaction:
         never_were = {
             segments_of(write.key)[-1]
             for write in sealed.writes
             if family_of(write.key) in _POINTERS and write.revision == 0 and write.value is None
         }
         kept = [write for write in sealed.writes if not _is_passing(write, never_were)]
+        undone = [write for write in sealed.writes if family_of(write.key) in _LOOKED_UP and _is_passing(write, set())]
         draft.now_ms = await self._common_time(draft.now_ms, kept, moved)
-        writes = {write.key: await self._write(call, draft, write, moved.get(write.key)) for write in kept}
+        writes = {write.key: await self._write(call, draft, sealed, write, moved.get(write.key)) for write in kept}
         # All reads were of one instant: one that writes nothing has its place in the order there, whatever moved since.
         depends = sealed.reads if kept else ()
         reads = {read.key: read.revision for read in depends if family_of(read.key) not in INSIDE_ONLY}
-        await self._conditions.secure(sealed, writes, reads)
+        if kept and isolation is Isolation.SERIALIZABLE:
+            # A name that was created and dropped again inside: the transaction has still seen that it was free.
+            reads.update({write.key: write.revision for write in undone})
+        sees = call.judge.sees if call.judge is not None else lambda pointer: True
+        await self._conditions.secure(sealed, writes, reads, sees)
         plan = Transaction(
             sealed.id,
             sealed.request_hash,
@@ -332,10 +346,10 @@ class Publisher:
                 times.append((await self._parts.files.table(location)).document["last-updated-ms"])
         return max(times)
 
-    async def _write(self, call: Call, draft: Draft, write: Write, current: Cell | None) -> Write:
-        """The cell as it will be seen. `current`: the cell has moved, and this is what it is now."""
+    async def _write(self, call: Call, draft: Draft, sealed: Transaction, write: Write, current: Cell | None) -> Write:
+        """Return the write that is committed. `current` is the cell's newer content, if it has moved."""
         if write.value is not None and family_of(write.key) == DELTA_CELLS and STAGED in write.value:
-            return await self._write_delta(draft, write, current)
+            return await self._write_delta(draft, sealed, write, current)
         note = _note_of(write)
         if note is None or write.value is None:
             return write
@@ -343,7 +357,8 @@ class Publisher:
         pointer = Pointer.from_json(without_note(write.value))
         base_location: str | None
         if current is not None:
-            pointer, metadata, base_location = await self._done_again(draft, note, current, pointer)
+            pointer, metadata = await self._rebased(draft, note, write, current, pointer)
+            base_location = pointer.metadata_location
         elif pointer.metadata_location == note.base_location:
             # Renamed or registered, and nothing else.
             return Write(write.key, revision, pointer.to_json())
@@ -361,14 +376,18 @@ class Publisher:
             call.judge.check_table(new, base, document)
         return Write(write.key, revision, new.to_json())
 
-    async def _write_delta(self, draft: Draft, write: Write, current: Cell | None) -> Write:
+    async def _write_delta(self, draft: Draft, sealed: Transaction, write: Write, current: Cell | None) -> Write:
         """All statements are one version, with the time of the whole transaction."""
         assert write.value is not None
         note = StagedDelta.from_json(write.value[STAGED])
         pointer = Pointer.from_json(without_note(write.value))
         if current is not None:
             rows = needed(self._parts.rows)
-            pointer = await rebased(rows, draft.transaction_id, pointer, note, current, draft.now_ms)
+            # Noted only under serializable isolation, where what was loaded must not have moved.
+            loaded = self._parts.keys.head_read(pointer.id) in {read.key for read in sealed.reads}
+            pointer = await rebased(
+                rows, draft.transaction_id, pointer, note, current, draft.now_ms, head_was_read=loaded
+            )
             return Write(write.key, current.revision, pointer.to_json())
         if note.statements:
             summary = {**pointer.summary, "version": note.base_version + 1, "ict-ms": draft.now_ms}
@@ -376,21 +395,39 @@ class Publisher:
             pointer = Pointer.to_delta(pointer.identifier, summary, change, pointer.previous_metadata_location)
         return Write(write.key, write.revision, pointer.to_json())
 
-    async def _done_again(
-        self, draft: Draft, note: StagedNote, current: Cell, staged: Pointer
-    ) -> tuple[Pointer, JsonObject, str]:
-        """What was asked of the table, done on its newer version."""
+    async def _rebased(
+        self, draft: Draft, note: StagedNote, write: Write, current: Cell, staged: Pointer
+    ) -> tuple[Pointer, JsonObject]:
+        """Apply the staged commits to the table's newer version. Return its pointer and the metadata that results.
+
+        Raises `CommitFailed` if a requirement does not hold there, or if somebody else has changed a part of the table
+        that the commits change too.
+        """
         pointer = Pointer.of(current)
-        assert note.commits is not None
+        assert note.commits is not None and note.base_location is not None
         if pointer is None or pointer.identifier != staged.identifier:
-            raise CommitFailed(f"table {shown(staged.identifier)} was renamed or dropped meanwhile")
-        metadata = draft.starts_from(await self._parts.files.of(pointer))
+            raise _rebase_conflict(staged, write, current, "it was renamed or dropped meanwhile")
+        newer = draft.starts_from(await self._parts.files.of(pointer))
+        try:
+            base = draft.starts_from(await self._parts.files.table(note.base_location))
+        except MissingFile:
+            if any(one["metadata-file"] == note.base_location for one in newer.get("metadata-log") or ()):
+                raise
+            # The table deletes its old metadata files, and this one has fallen off its log.
+            why = f"the version it was changed on ({note.base_location}) was deleted, so the two cannot be compared"
+            raise _rebase_conflict(staged, write, current, why) from None
+        metadata = newer
         for commit in note.commits:
-            failures = check_all(metadata, commit.requirements)
-            if failures:
-                raise CommitFailed(f"table {shown(staged.identifier)} has moved: {failures[0].message}")
-            metadata = (await draft.compute(apply, metadata, commit.updates, Context(draft.now_ms))).metadata
-        return pointer, metadata, pointer.metadata_location
+            if parts := changed_parts(base, newer, commit.updates):
+                raise _rebase_conflict(staged, write, current, f"others have changed {', '.join(parts)} as well", parts)
+            if failures := check_all(metadata, commit.requirements):
+                raise _rebase_conflict(staged, write, current, failures[0].message)
+            try:
+                metadata = (await draft.compute(apply, metadata, commit.updates, Context(draft.now_ms))).metadata
+            except (InvalidRequest, StaleUpdate) as error:
+                # The change was valid when it was staged: it does not fit what others have made of the table.
+                raise _rebase_conflict(staged, write, current, str(error)) from error
+        return pointer, metadata
 
 
 def results_of(writes: Iterable[Write]) -> list[JsonObject]:
@@ -420,24 +457,39 @@ def _is_passing(write: Write, never_were: set[str]) -> bool:
     return write.revision == 0 and write.value is None
 
 
-def _can_follow(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation) -> bool:
-    """Whether the plan can be made again although this cell has moved.
+def _can_rebase(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation) -> bool:
+    """Return whether the plan may be made again although this cell has moved.
 
-    A serializable transaction that also adds data may have computed it from what has moved: then it cannot. But it has
-    computed nothing from a Delta table whose rows it has not read, nor from what only publishing looks at.
+    Under serializable isolation nothing that the transaction was shown may have moved, and staging a commit shows the
+    table it is for. The one exception are appends to a Delta table whose rows were not read: they hold whatever the
+    table contains. Cells that only publishing itself has read may always be read again.
     """
     if key not in {*(one.key for one in sealed.writes), *(one.key for one in sealed.reads)}:
         return True
     if (delta := noted(sealed.writes).get(key)) is not None:
         was_read = keys.rows_read(segments_of(key)[-1]) in {read.key for read in sealed.reads}
         return delta.blind and not (isolation is Isolation.SERIALIZABLE and was_read)
-    if isolation is Isolation.SERIALIZABLE and any(note.statements for note in noted(sealed.writes).values()):
+    if isolation is Isolation.SERIALIZABLE:
         return False
     notes = {write.key: note for write in sealed.writes if (note := _note_of(write)) is not None}
-    if isolation is Isolation.SERIALIZABLE and any(family_of(write.key) == "state" for write in sealed.writes):
-        return False
-    looked_at = notes.values() if isolation is Isolation.SERIALIZABLE else [notes[key]] if key in notes else []
-    return key in notes and all(note.commits for note in looked_at)
+    return key in notes and bool(notes[key].commits)
+
+
+def _rebase_conflict(staged: Pointer, write: Write, current: Cell, why: str, parts: Sequence[str] = ()) -> CommitFailed:
+    """The refusal of changes of one table that cannot be applied to its newer version."""
+    conflict: JsonObject = {
+        "cell": write.key,
+        "identifier": identifier_json(staged.identifier),
+        "access": "write",
+        "expected": write.revision,
+        "actual": current.revision,
+        **({"changed": list(parts)} if parts else {}),
+    }
+    return CommitFailed(
+        f"Transaction failed: table {shown(staged.identifier)} has moved since the transaction read it, and its "
+        f"changes cannot be applied to the newer version: {why}. Nothing was applied; run it again",
+        {"conflicts": [conflict]},
+    )
 
 
 def _conflict(sealed: Transaction, moved: Sequence[Moved], found: Mapping[Key, Value | None]) -> CommitFailed:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.access import Role, Scope
+from lakepact.catalog.errors import Forbidden
 from lakepact.catalog.grants import pointer_key
 from lakepact.catalog.guard import Guard
 from lakepact.catalog.keys import family_of, levels_of, namespace_of
@@ -31,6 +32,8 @@ class PublishingRights:
 
     def __init__(self, guard: Guard, asking: Asking, *, is_owner: bool) -> None:
         parts = guard.catalog.parts
+        self._catalog = guard.catalog
+        self._asking = asking
         self._rights = asking.rights
         self._places = Places(parts.warehouse, parts.keys, asking)
         self._is_owner = is_owner
@@ -42,6 +45,54 @@ class PublishingRights:
     def sees(self, pointer: Pointer) -> bool:
         """The refusal is kept for the owner too, whoever else has published it."""
         return self._is_owner and self._rights.on_thing(pointer.identifier.namespace, scope_of(pointer)) is not None
+
+    async def check_held(self, keys: Sequence[Key]) -> None:
+        """Check that the principal may change what a prepared transaction holds, also where it was only read.
+
+        A read lock keeps others from changing the cell as a write lock does. So holding a table takes the role `write`
+        on it, holding a name that is free or a namespace the role `create` there, and holding a document what it takes
+        to write it (ADR 0026).
+        """
+        if self._rights.everywhere is Role.MANAGE:
+            return
+        looked = [key for key in keys if family_of(key) in (*_KINDS, "names", "namespaces", "state")]
+        now = await self._catalog.parts.store.read(looked)
+        for key in looked:
+            await self._check_may_hold(key, now[key])
+
+    async def _check_may_hold(self, key: Key, cell: Cell) -> None:
+        _, family, *rest = segments_of(key)
+        rights = self._asking.rights
+        if family in _KINDS:
+            if (pointer := Pointer.of(cell)) is not None:
+                role = rights.on_thing(pointer.identifier.namespace, scope_of(pointer))
+                # Renamed out of sight since it was read: its new name is not told.
+                what = f"{pointer.kind} {shown(pointer.identifier) if role is not None else pointer.id}"
+                self._check_hold(role, Role.WRITE, what)
+        elif family == "names":
+            identifier = Identifier(tuple(levels_of(rest[0])), rest[1])
+            role, needed = rights.on_namespace(identifier.namespace), Role.CREATE
+            if cell.value is not None:
+                scope = Scope.thing(FAMILIES[Kind(cell.value["kind"])], str(cell.value["id"]))
+                on_it = rights.on_thing(identifier.namespace, scope)
+                # Nobody learns from the refusal whether a name stands for something hidden.
+                role, needed = on_it, Role.WRITE if on_it is not None else Role.CREATE
+            self._check_hold(role, needed, f"the name {shown(identifier)}")
+        elif family == "namespaces":
+            levels = namespace_of(key)
+            held = levels if cell.value is not None else levels[:-1]
+            self._check_hold(rights.on_namespace(held), Role.CREATE, f"namespace {'.'.join(levels)}")
+        else:
+            await OnDocument(rest[0], Role.WRITE).check(self._catalog.cells, self._asking)
+
+    def _check_hold(self, role: Role | None, needed: Role, what: str) -> None:
+        if role is not None and role >= needed:
+            return
+        raise Forbidden(
+            f"the transaction has read {what}, and preparing it would keep others from changing that. This takes the "
+            f"role {needed.word} there, which {self._asking.principal.name} does not have. Nothing is held. Commit the "
+            f"transaction without preparing it, or begin it with isolation snapshot"
+        )
 
 
 async def publishing_rights(guard: Guard, writes: Sequence[Write], state: State, *, is_owner: bool) -> PublishingRights:

@@ -275,7 +275,7 @@ class Reachable:
         else:
             current = int(value["version"])
         keep_ms = max(keep_ms, await self._retention_ms(table_id, current))
-        first = await rows.version_at(table_id, parts.clock.now_ms() - keep_ms)
+        first = await rows.version_at(table_id, parts.clock.confirmed_ms() - keep_ms)
         copies = [
             row.mirrored_version
             for row in await rows.mirror_status(table_id=table_id)

@@ -88,6 +88,10 @@ class Tables:
         self._warehouse.check_metadata(metadata)
         return metadata
 
+    async def check_staged(self, draft: Draft, metadata: JsonObject) -> None:
+        """Refuse a location that overlaps another table's, for a client that will create the table later."""
+        await self._folders.check_staged(draft, metadata["location"], metadata["table-uuid"])
+
     async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         metadata = await self.staged(draft, namespace, request)
         pointer = await self._begin(draft, Identifier(namespace, request.name), metadata, Change.CREATE)
@@ -241,7 +245,7 @@ class Tables:
     async def _next(self, draft: Draft, pointer: Pointer, applied: Applied, base: MetadataFile) -> Pointer:
         """The pointer to the next version, whose file goes into the draft."""
         metadata = applied.metadata
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base.document)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
         digest = await draft.put(location, metadata, self._files.most_bytes_after(base))
         if _deletes_old_metadata(metadata):
@@ -270,9 +274,13 @@ class Tables:
             check_size(len(raw), self._files.most_bytes)
             draft.base_bytes = max(draft.base_bytes, len(raw))
             metadata = await draft.compute(_checked, what, raw)
-            base = draft.starts_from(await self._files.of(pointer))
+        except (Unreadable, InvalidMetadata) as error:
+            raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
+        # If this one is damaged, that is no fault of the request.
+        base = draft.starts_from(await self._files.of(pointer))
+        try:
             await draft.compute(check_successor, base, metadata)
-        except (Unreadable, InvalidMetadata, InvalidUpdate) as error:
+        except (InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
         if location == pointer.metadata_location:
             return location
@@ -286,7 +294,7 @@ class Tables:
                 f"{what} follows {log[-1]['metadata-file']}, and the table is at {pointer.metadata_location}. Refresh "
                 f"and try again"
             )
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base)
         old, new = base.get("properties") or {}, metadata.get("properties") or {}
         check_properties([name for name in {*old, *new} if old.get(name) != new.get(name)])
         digest = digest_of(raw)

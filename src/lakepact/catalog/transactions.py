@@ -25,7 +25,7 @@ from lakepact.catalog.overlay import (
     warehouse_of,
 )
 from lakepact.catalog.publish import Publisher
-from lakepact.catalog.runs import checked_report, report_bytes, report_name
+from lakepact.catalog.runs import Sees, checked_report, report_bytes, report_name, run_facts, without_facts
 from lakepact.catalog.warehouse import check_properties
 from lakepact.catalog.work import Call, Done, Draft
 from lakepact.errors import InvalidTransactionId, TransactionNotFound, WrongState
@@ -146,11 +146,21 @@ class Transactions:
         except (WrongState, TransactionNotFound) as error:
             raise closed(transaction_id, await self._parts.store.lookup(transaction_id)) from error
 
-    async def report(self, transaction_id: TransactionId, report: JsonObject) -> None:
-        """Keep what a pipeline tells of its run, once: the same again is fine, another one is refused."""
+    async def report(
+        self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True
+    ) -> None:
+        """Store the report of a run, once: the same report again is accepted, another one is refused.
+
+        `sees`: whether the author may see a table. The report can name others, and no page will show them.
+        """
         record = await self._check_here(transaction_id)
-        data = report_bytes(checked_report(report, transaction_id, record.properties.get(PRINCIPAL)))
-        if not await self._parts.blobs.put(report_name(transaction_id), data):
+        facts = await run_facts(self._parts, record, report, sees)
+        name = report_name(transaction_id)
+        data = report_bytes(checked_report(report, transaction_id, record.properties.get(PRINCIPAL), facts))
+        if await self._parts.blobs.put(name, data):
+            return
+        stored = await self._parts.blobs.get(name)
+        if stored is None or without_facts(stored) != without_facts(data):
             raise AlreadyExists(f"transaction {transaction_id} has another report already; it is written once")
 
     async def prepare(self, call: Call) -> TransactionRecord:

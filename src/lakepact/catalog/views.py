@@ -96,7 +96,7 @@ class Views:
         if not applied.changed:
             return {"metadata-location": pointer.metadata_location}
         metadata = applied.metadata
-        self._warehouse.check_metadata(metadata)
+        self._warehouse.check_metadata(metadata, base)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
         digest = await draft.put(location, metadata, self._files.most_bytes_after(file))
         new = Pointer.to(

@@ -1,12 +1,19 @@
-"""A warehouse: the place where tables keep their files, and the fence around it.
+"""A warehouse: the storage location of its tables, and the location policy.
 
-A location that a client sends is compared with the warehouse's root as text, after every spelling of the same place
-has been refused: `..`, `.`, empty segments, percent-encodings, other schemes, other hosts. The rest has one reading.
+`Warehouse.blob_name` reads every location and path: of tables, views, namespaces, metadata files, Delta logs, imports,
+purges and credentials. It returns the name below the warehouse's root, in one spelling, or refuses the location: other
+schemes and hosts, `.`, `..` and empty segments, backslashes and control characters, also if they are percent-encoded
+once or several times, and Lakepact's own folders in any case or encoding.
+
+`Warehouse.check_location` is stricter, for locations that are chosen from now on: a location that storage clients may
+read in two ways is refused, because one of the two may be another table's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
@@ -35,6 +42,10 @@ MOST_NAME_BYTES: Final = 900
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_TWO_READINGS: Final = re.compile(r"%(2[DEF5]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AE])", re.IGNORECASE)
+"""Encodings of letters, digits, `-`, `.`, `_`, `~`, `/`, `\\` and `%`: none of them has to be encoded, or may be."""
+
+_MOST_DECODINGS: Final = 5
 _MOST_NAME: Final = 60
 _OF_A_TABLE: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
 """How the name of a folder ends that was made for one table."""
@@ -54,6 +65,13 @@ class Warehouse:
         """Whether this lies below the root, whatever else is to be said of it."""
         return _canonical(location).startswith(self._inside)
 
+    def contains(self, location: str) -> bool:
+        """Whether the location is the root of this warehouse, or below it. What is no location is not."""
+        try:
+            return f"{_canonical(location).rstrip('/')}/".startswith(self._inside)
+        except BadRequest:
+            return False
+
     def blob_name(self, location: str, what: str = "location") -> str:
         """The name of the file or folder at this location, relative to the root. Outside is refused."""
         place = _canonical(location)
@@ -65,15 +83,33 @@ class Warehouse:
         name = place[len(self._inside) :].rstrip("/")
         if len(name.encode()) > MOST_NAME_BYTES:
             raise BadRequest(f"{what} {_short(location)} is too long: more than {MOST_NAME_BYTES} bytes; shorten it")
-        levels = name.split("/")
-        decoded = unquote(name)
-        if any(level in ("", ".", "..") for level in (*levels, *decoded.split("/"))) or "\\" in decoded:
-            raise BadRequest(f"{what} {_short(location)} has an empty, '.' or '..' segment; write the plain path")
+        decoded = _fully_decoded(name, what, location)
+        if any(level in ("", ".", "..") for level in (*name.split("/"), *decoded.split("/"))) or "\\" in decoded:
+            raise BadRequest(
+                f"{what} {_short(location)} has an empty, '.' or '..' segment or a backslash; write the plain path"
+            )
         if _CONTROL.search(decoded):
             raise BadRequest(f"{what} {_short(location)!r} holds a control character; leave it out")
-        if levels[0] in _OWN_FOLDERS:
-            raise BadRequest(f"{what} {_short(location)} lies in {levels[0]}/, which is Lakepact's own; choose another")
+        # Some file systems ignore case, the Unicode form, and dots and spaces at the end.
+        first = unicodedata.normalize("NFKC", decoded.partition("/")[0]).casefold().rstrip(". ")
+        if first in _OWN_FOLDERS:
+            raise BadRequest(f"{what} {_short(location)} lies in {first}/, which is Lakepact's own; choose another")
         return name
+
+    def check_location(self, location: str, what: str = "location") -> None:
+        """Refuse a new location that is outside the warehouse, or that storage clients may read in two ways."""
+        name = self.blob_name(location, what)
+        encoded = _TWO_READINGS.search(name)
+        if encoded is not None:
+            raise BadRequest(
+                f"{what} {_short(location)} holds {encoded[0]}, which some storage clients read as "
+                f"{unquote(encoded[0])!r}; write the plain character or choose another name"
+            )
+        if not unicodedata.is_normalized("NFC", name):
+            raise BadRequest(
+                f"{what} {_short(location)} is not in Unicode normalization form NFC; some file systems take another "
+                f"form for the same folder. Write it in NFC"
+            )
 
     def places_of(self, location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
         """The folders of one table, as names: its location, and where its properties have it write."""
@@ -87,17 +123,20 @@ class Warehouse:
         return any(f"{name}/".startswith(f"{place}/") for place in places)
 
     def new_location(self, identifier: Identifier, uuid: str, namespace_properties: Mapping[str, str]) -> str:
-        """A place of its own for a new table or view. The names in it are for people; the uuid keeps it apart."""
-        root = namespace_properties.get("location")
-        if root is not None:
-            self.blob_name(root, "the namespace's location")
-            parts: Sequence[str] = (identifier.name,)
-        else:
-            root, parts = self.root, (*identifier.namespace, identifier.name)
-        folders = [_UNSAFE.sub("_", part)[:_MOST_NAME] for part in parts]
-        # A namespace's folder must not look as if it were a table's.
-        folders[:-1] = [f"{folder}_" if is_of_a_table(folder) else folder for folder in folders[:-1]]
-        return f"{without_trailing_slash(root)}/{'/'.join(folders)}-{uuid}"
+        """Return the location of a new table or view: below that of its namespace, in a folder that holds its uuid."""
+        root = self.namespace_location(identifier.namespace, namespace_properties)
+        self.blob_name(root, "the namespace's location")
+        return f"{without_trailing_slash(root)}/{_folder(identifier.name)}-{uuid}"
+
+    def namespace_location(self, namespace: Sequence[str], properties: Mapping[str, str]) -> str:
+        """Return the effective location of a namespace: its property `location`, or one that follows from its name.
+
+        Two namespaces never get the same location from their names: a level that is not kept as it is has a digest.
+        """
+        chosen = properties.get("location")
+        if chosen is not None:
+            return chosen
+        return f"{self.root}/{'/'.join(map(_namespace_folder, namespace))}"
 
     def check_alone(self, location: str) -> None:
         """A folder whose name ends in a uuid belongs to one table: no other lies below it.
@@ -112,13 +151,34 @@ class Warehouse:
                 f"another, or leave the location out"
             )
 
-    def check_metadata(self, metadata: JsonObject) -> None:
-        """Every place that new metadata names lies inside."""
-        self.blob_name(metadata["location"])
-        properties = metadata.get("properties") or {}
+    def check_metadata(self, metadata: JsonObject, before: JsonObject | None = None) -> None:
+        """Every location that new metadata names is inside. `before`: locations of the version that it follows."""
+        old = before or {}
+        old_properties, properties = old.get("properties") or {}, metadata.get("properties") or {}
+        self._check_changed(metadata["location"], old.get("location"), "location")
         for name in LOCATION_PROPERTIES:
             if name in properties:
-                self.blob_name(properties[name], name)
+                self._check_changed(properties[name], old_properties.get(name), name)
+
+    def _check_changed(self, location: str, before: str | None, what: str) -> None:
+        if location == before:
+            # An older release accepted it.
+            self.blob_name(location, what)
+        else:
+            self.check_location(location, what)
+
+
+def _folder(name: str) -> str:
+    """A name as a folder, for people who look at the storage."""
+    return _UNSAFE.sub("_", name)[:_MOST_NAME]
+
+
+def _namespace_folder(level: str) -> str:
+    folder = _folder(level)
+    # A folder of a namespace must not look like that of a table, nor like one of Lakepact's own.
+    if folder == level and not is_of_a_table(folder) and not folder.startswith("_"):
+        return folder
+    return f"{folder.strip('_')}_{hashlib.sha256(level.encode()).hexdigest()[:12]}"
 
 
 def is_of_a_table(folder: str) -> bool:
@@ -147,6 +207,16 @@ def _canonical(location: str) -> str:
             raise BadRequest(f"location {_short(location)} names a host; write file:///path")
         return "file:///" + rest.lstrip("/")
     return f"{scheme.lower()}:{rest}"
+
+
+def _fully_decoded(name: str, what: str, location: str) -> str:
+    """The name with percent-encodings decoded, however often they are nested."""
+    for _ in range(_MOST_DECODINGS):
+        decoded = unquote(name)
+        if decoded == name:
+            return name
+        name = decoded
+    raise BadRequest(f"{what} {_short(location)} is percent-encoded too many times; write the plain path")
 
 
 def _short(text: str) -> str:

@@ -116,6 +116,10 @@ class Judge(Protocol):
         """Whether a refusal may name it."""
         ...
 
+    async def check_held(self, keys: Sequence[Key]) -> None:
+        """These cells were only read, and are about to be held against everybody else. Raises to forbid it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -167,6 +171,9 @@ class Draft:
 
         self.base_bytes = 0
         """The size of the largest metadata file that this attempt has read."""
+
+        self.sees: Callable[[Pointer], bool] = lambda pointer: True
+        """Whether a refusal may name this table to the requester. Authorization sets it."""
 
         self.seen: dict[Key, Cell] = {}
         self.writes: dict[Key, Value | None] = {}

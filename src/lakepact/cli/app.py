@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -44,7 +44,7 @@ from lakepact.cli.options import JSON_ASKED_FOR
 from lakepact.cli.output import report
 from lakepact.client.http import CA_BUNDLE_VARIABLE
 from lakepact.errors import LakepactError
-from lakepact.server.logs import configure_command
+from lakepact.server import logs
 
 
 class _Reporting(TyperGroup):
@@ -169,7 +169,7 @@ def lakepact(
         ),
     ] = None,
 ) -> None:
-    configure_command()
+    logs.configure_command()
     if ca_bundle and ca_bundle != os.environ.get(CA_BUNDLE_VARIABLE):
         # For this command and the processes it starts.
         context.with_resource(_environment(CA_BUNDLE_VARIABLE, ca_bundle))
@@ -182,12 +182,17 @@ def main() -> None:
     aborts, with all its work done. Nothing of ours waits for that goodbye: stores are closed and the output is flushed.
     """
     code = 1
+    logs.open_standard_streams()
     try:
         app()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
+        with suppress(OSError):
+            traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        # Its disk may be full, or its reader gone. The exit code still says how the command ended.
+        with suppress(OSError):
+            stream.flush()
+    logs.flush()
     os._exit(code)

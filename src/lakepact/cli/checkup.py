@@ -39,6 +39,7 @@ from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
 from lakepact.kernel.ports import BlobStore, CellStore
+from lakepact.kernel.trusted_time import TrustedClock
 from lakepact.runtime import SystemClock, SystemRng
 from lakepact.server.tls import Certificate
 from lakepact.server.vending import Outside, Right, vendors_of
@@ -48,6 +49,7 @@ from lakepact.settings import Place, Settings, without_password
 from lakepact.stores import absent, open_blobs, open_store
 from lakepact.stores.urls import local_path
 from lakepact.this_user import this_user
+from lakepact.upkeep.clock_evidence import ClockEvidence, explained
 from lakepact.upkeep.restore import check_complete
 
 CELL: Final = key_of("lakepact", "doctor")
@@ -127,6 +129,7 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
             yield await _reads(opened, shown)
             yield await _commits(opened) if writes else good("store: commit", "not tried (--read-only)")
             yield await _unfinished(opened)
+            yield await _store_clock(opened)
             for name, place in settings.places().items():
                 yield await _tables_of(opened, name, place)
     except LakepactError as error:
@@ -135,8 +138,6 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
         yield bad("store", f"{shown} did not answer within {_ANSWER_WITHIN_S:g} s", _do_about(settings.store))
     finally:
         await opened.close()
-    if urlsplit(settings.store).scheme.startswith("postgres"):
-        yield await _postgres_clock(settings.store)
 
 
 def _said(error: Exception) -> str:
@@ -190,15 +191,12 @@ async def _tables_of(opened: CellStore, name: str, place: Place) -> Finding:
     return good(subject, f"those that were looked at ({count}) lie in it")
 
 
-async def _postgres_clock(url: str) -> Finding:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
-    finally:
-        await connection.close()
-    return _compared("clock: store", there - time.time())
+async def _store_clock(opened: CellStore) -> Finding:
+    """Whether this machine's clock is confirmed: nothing is deleted by age with one that is not."""
+    judgement = await ClockEvidence(TrustedClock(_clock), opened).read(writes=False)
+    if judgement.confirmed or judgement.difference_ms:
+        return _compared("clock: store", -judgement.difference_ms / 1000)
+    return odd("clock: store", explained(judgement), "Check this machine's clock; a running server confirms it.")
 
 
 def _do_about(url: str, error: Exception | None = None) -> str:

@@ -23,8 +23,8 @@ from lakepact.cli.output import print_json, print_rows, say
 from lakepact.cli.upkeep import MOST_PASSES
 from lakepact.errors import InvalidSetting
 from lakepact.extras import how_to_install
-from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
+from lakepact.upkeep.clock_evidence import explained
 from lakepact.upkeep.collection import CLASSES, Class, Collector, CollectorSettings, Report
 from lakepact.upkeep.collection.receipts import Retention
 
@@ -117,6 +117,9 @@ def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, 
     report = Report(tells=False)
 
     async def work(opened: WithoutServer) -> dict[str, int]:
+        judgement = opened.clock.judgement
+        if judgement is not None and not judgement.confirmed:
+            report.leave("everything that is deleted by age", explained(judgement))
         for catalog in opened.catalogs.values():
             await Collector(catalog, collector_settings(settings)).run(
                 [one for one in classes if one in CLASSES], report, dry_run=dry_run
@@ -124,7 +127,7 @@ def _collect(classes: Sequence[Class], store_url: str | None, *, dry_run: bool, 
         if Class.RECEIPTS in classes:
             await Retention(
                 opened.catalogs,
-                SystemClock(),
+                opened.clock,
                 receipt_days=settings.receipt_days,
                 loose_days=settings.loose_receipt_days,
                 report=report,

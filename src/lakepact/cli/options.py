@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
+from lakepact.cli.output import say
 from lakepact.client import Identifier, Lake, LoadedTable, Name, NotFound, Retry, Transaction, connect
 from lakepact.client.lake import URI_VARIABLE
 from lakepact.client.token import TOKEN_VARIABLE
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
+from lakepact.kernel.trusted_time import TrustedClock
+from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.stores import absent, open_store
+from lakepact.upkeep.clock_evidence import ClockEvidence, explained
 
 if TYPE_CHECKING:
     from lakepact.server.app import WithoutServer
@@ -193,16 +197,24 @@ def with_store(
     work: Callable[[CellStore], Awaitable[T]],
     *,
     makes: bool = False,
+    deletes: bool = False,
     correct: str = "Give its URL with --store",
 ) -> T:
-    """Open the store the settings name, do the work, close it. `makes`: whether it may be a new one. `correct`: what to
-    do if there is none, where the command has no `--store`."""
+    """Open the store the settings name, do the work, close it.
+
+    `makes`: whether it may be a new one. `deletes`: whether the work deletes by age, which needs a confirmed clock.
+    `correct`: what to do if there is none, where the command has no `--store`.
+    """
     if not makes:
         _check_there(settings, correct)
 
     async def run() -> T:
-        store = await open_store(settings.store, settings.kernel(), options=settings.store_options)
+        clock = TrustedClock(SystemClock())
+        store = await open_store(settings.store, settings.kernel(), clock=clock, options=settings.store_options)
         try:
+            judgement = await ClockEvidence(clock, store).read(writes=deletes)
+            if deletes and not judgement.confirmed:
+                say(f"Nothing is deleted: {explained(judgement)}", err=True)
             return await work(store)
         finally:
             await store.close()

@@ -7,7 +7,6 @@ import typer
 
 from lakepact.cli.options import Json, StoreUrl, with_catalogs
 from lakepact.cli.output import print_json, say
-from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.upkeep.packing import Packed, Packer
 
@@ -21,7 +20,7 @@ def pack(store: StoreUrl = None, json: Json = False) -> None:
 
     async def work(opened: WithoutServer) -> Packed:
         warehouses = {name: catalog.parts.blobs for name, catalog in opened.catalogs.items()}
-        packer = Packer(warehouses, SystemClock(), after_s=settings.pack_after_s)
+        packer = Packer(warehouses, opened.clock, after_s=settings.pack_after_s)
         while await packer.pack_some():
             pass
         return packer.done

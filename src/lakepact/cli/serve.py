@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -98,8 +99,10 @@ def serve(
 
 
 def _announce(settings: Settings, url: str) -> None:
-    for line in announcement(settings, url):
-        typer.echo(line)
+    # The server serves even if nobody can be told.
+    with suppress(OSError):
+        for line in announcement(settings, url):
+            typer.echo(line)
 
 
 def _absolute(store: str) -> str:

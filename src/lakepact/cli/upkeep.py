@@ -26,7 +26,7 @@ def recover(store: StoreUrl = None, limit: Limit = 1_000, json: Json = False) ->
 
 def collect(store: StoreUrl = None, limit: Limit = 1_000, json: Json = False) -> None:
     """Trim the records of finished transactions, and delete those beyond the horizon."""
-    done = with_store(Settings.load(store=store), _all_collections(limit))
+    done = with_store(Settings.load(store=store), _all_collections(limit), deletes=True)
     if json:
         print_json(done)
         return

@@ -5,7 +5,7 @@ transaction.py   a transaction as a block; heartbeat.py keeps it alive
 transactions.py  transactions by their ids: begin, get, list, commit, abort, renew
 audit.py         who did what; grants.py: who may do what
 tables.py        tables as plain metadata, and cuts of several; namespaces.py; state.py: users' documents
-pyiceberg.py     PyIceberg on top: the only module that imports it
+pyiceberg.py     PyIceberg on top; frames.py: rows as Arrow, pandas, Polars and DuckDB; display.py: HTML for notebooks
 caller.py        requests, repeated under one key until there is an outcome; http.py, machine.py below it
 errors.py        refused, unavailable, unknown: the tree
 names.py         "sales.orders" or ("sales", "orders")

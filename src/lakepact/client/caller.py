@@ -7,7 +7,7 @@ Idempotency-Key, or is idempotent by the id of its transaction. The key is made 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -21,6 +21,10 @@ from lakepact.client.tracing import trace_headers
 
 _MOST_FAILURES: Final = 3
 """Of a server that says 500: it may be a passing fault, and it may be one that only a person can mend."""
+
+
+_SHORTEST_WAIT_S: Final = 0.05
+"""An attempt that begins just before a deadline gets this long: a timeout of 0 would mean not to wait at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,11 @@ class Caller:
         prefix: str = "",
         transaction_id: str | None = None,
         tokens: TokenSource | None = None,
+        deadline_s: float | None = None,
     ) -> None:
+        """`deadline_s`: no request is waited for beyond this reading of the machine's monotonic clock."""
         self._tokens = tokens
+        self._deadline_s = deadline_s
         self.transport = transport
         self.machine = machine
         self.retry = retry or Retry()
@@ -79,6 +86,20 @@ class Caller:
             prefix=prefix,
             transaction_id=transaction_id,
             tokens=self._tokens,
+        )
+
+    def within(self, timeout_s: float) -> Caller:
+        """The same client for requests that together take at most about this long: attempts, pauses and answers."""
+        return Caller(
+            self.transport,
+            self.machine,
+            base_path=self._base_path,
+            headers=self._headers,
+            retry=replace(self.retry, deadline_s=min(timeout_s, self.retry.deadline_s)),
+            prefix=self.prefix,
+            transaction_id=self._transaction_id,
+            tokens=self._tokens,
+            deadline_s=self.machine.monotonic_s() + timeout_s,
         )
 
     def read(
@@ -197,13 +218,19 @@ class Caller:
     def _exchanged(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
         """The answer to the request with a token; to the request with a newer one, if that was refused."""
         if self._tokens is None:
-            return self.transport.exchange(method, target, headers, content)
+            return self._exchange(method, target, headers, content)
         token = self._tokens.current()
-        answer = self.transport.exchange(method, target, {**headers, **_bearer(token)}, content)
+        answer = self._exchange(method, target, {**headers, **_bearer(token)}, content)
         newer = self._tokens.newer_than(token) if answer.status in (401, 419) else None
         if newer is None:
             return answer
-        return self.transport.exchange(method, target, {**headers, **_bearer(newer)}, content)
+        return self._exchange(method, target, {**headers, **_bearer(newer)}, content)
+
+    def _exchange(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
+        if self._deadline_s is None:
+            return self.transport.exchange(method, target, headers, content)
+        timeout_s = max(self._deadline_s - self.machine.monotonic_s(), _SHORTEST_WAIT_S)
+        return self.transport.exchange(method, target, headers, content, timeout_s)
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -218,10 +245,12 @@ def _judged(answer: Answer, method: str) -> Answer | _Missed:
     if status < 400:
         return _from_another(answer)
     if status == 429 or status == 503:
-        # A server of ours says when to come back. Somebody in between who does not may have passed the request on.
+        # A Lakepact server that applied nothing sends an error document and Retry-After. A proxy may have passed the
+        # request on before it answered 503.
         after = answer.headers.get("retry-after", "")
         asked = after.isascii() and after.isdecimal()
-        return _Missed(_said(answer), heard=not asked and status == 503, pause_s=float(after) if asked else 0.0)
+        nothing_applied = status == 429 or (asked and bool(_error(answer)))
+        return _Missed(_said(answer), heard=not nothing_applied, pause_s=float(after) if asked else 0.0)
     if status >= 500 and status != 501:
         return _Missed(_said(answer), heard=True, failure=status == 500)
     # A gateway that says who may not ask passes nothing on. And an answer to HEAD has no body to know it by.

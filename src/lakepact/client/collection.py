@@ -36,11 +36,19 @@ class Reachable:
 
 
 class Collection:
+    """What files of the warehouse are still needed: `lake.collection`, for programs that delete files.
+
+    reachable = lake.collection.reachable()
+    """
+
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def reachable(self) -> Reachable:
-        """Everything that files may be reachable from. To judge files by it, list them first."""
+        """Return everything that files may be reachable from. List the files first, then call this.
+
+        {one.location for one in lake.collection.reachable().items}
+        """
         items: list[Reached] = []
         token, head = "", dict[str, Any]()
         while True:
@@ -63,6 +71,9 @@ class Collection:
                 return Reachable(head["root"], head["now-ms"], head["longest-transaction-ms"], tuple(items))
 
     def files_of(self, table_id: str, keep_ms: int) -> list[str]:
-        """The files that a Delta table needs, as its adds write them: of every version of the last `keep_ms`."""
+        """Return the files that a Delta table needs, as its adds write them: of every version of the last `keep_ms`.
+
+        lake.collection.files_of(lake.delta.load("ml.labels").table_id, keep_ms=86_400_000)
+        """
         path = f"{{prefix}}/reachable/{segment(table_id)}"
         return list(self._caller.read(path, query={"keep-ms": str(keep_ms)}).json()["files"])

@@ -78,8 +78,18 @@ class Answer:
 class Transport(Protocol):
     """The way to the server. Safe to use from several threads."""
 
-    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Send one request and read its answer, whatever its status. Raises `NotSent` or `Lost`."""
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Send one request and read its answer, whatever its status. Raises `NotSent` or `Lost`.
+
+        `timeout_s` shortens the transport's own timeouts.
+        """
         ...
 
     def close(self) -> None: ...
@@ -103,20 +113,31 @@ class HttpTransport:
         self._lock = threading.Lock()
         self._process = os.getpid()
 
-    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float | None = None,
+    ) -> Answer:
         connection = self._take()
+        answer_s = self._answer_s if timeout_s is None else min(timeout_s, self._answer_s)
         if connection is not None:
             try:
-                return self._over(connection, method, target, headers, body)
+                return self._over(connection, method, target, headers, body, answer_s)
             except Lost as lost:
+                if isinstance(lost.__cause__, TimeoutError):
+                    # The connection is in order, and the server takes longer than the caller waits.
+                    raise
                 # Most likely the server closed it while it was idle, and then the others are no better. Repeating is
                 # safe, but from now on "not sent" would be a lie.
                 self.close()
                 try:
-                    return self._over(self._connect(), method, target, headers, body)
+                    return self._over(self._connect(timeout_s), method, target, headers, body, answer_s)
                 except NotSent as error:
                     raise Lost(f"{lost}; then {error}") from error
-        return self._over(self._connect(), method, target, headers, body)
+        return self._over(self._connect(timeout_s), method, target, headers, body, answer_s)
 
     def close(self) -> None:
         with self._lock:
@@ -131,11 +152,12 @@ class HttpTransport:
                 self._process, self._idle = os.getpid(), deque()
             return self._idle.pop() if self._idle else None
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        connect_s = self._connect_s if timeout_s is None else min(timeout_s, self._connect_s)
         connection = (
-            http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
+            http.client.HTTPConnection(self._host, self._port, timeout=connect_s)
             if self._tls is None
-            else http.client.HTTPSConnection(self._host, self._port, timeout=self._connect_s, context=self._tls)
+            else http.client.HTTPSConnection(self._host, self._port, timeout=connect_s, context=self._tls)
         )
         try:
             connection.connect()
@@ -146,7 +168,6 @@ class HttpTransport:
                 f"no connection to {self._host}:{connection.port}: {_said(error)}{running}",
                 for_good=_is_for_good(error),
             ) from error
-        connection.sock.settimeout(self._answer_s)
         return connection
 
     def _over(
@@ -156,8 +177,10 @@ class HttpTransport:
         target: str,
         headers: Mapping[str, str],
         body: bytes | None,
+        answer_s: float,
     ) -> Answer:
         try:
+            connection.sock.settimeout(answer_s)
             connection.request(method, target, body, dict(headers))
             response = connection.getresponse()
             content = response.read(_MOST_BYTES)

@@ -15,6 +15,7 @@ from lakepact.client.audit import AuditLines, audit_lines
 from lakepact.client.caller import Caller
 from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
+from lakepact.client.display import html_facts
 from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
 from lakepact.client.grants import Grants
 from lakepact.client.http import CA_BUNDLE_VARIABLE, HttpTransport, Transport, trusting
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Transaction as TableTransaction
 
+    from lakepact.client.frames import FrameType, TableFormat, WriteMode
+
 T = TypeVar("T")
 
 URI_VARIABLE: Final = "LAKEPACT_URI"
@@ -43,13 +46,23 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What is asked of one table: requirements and updates as the REST protocol writes them."""
+    """A change of one table, as the REST protocol writes it.
+
+    comment = {"action": "set-properties", "updates": {"comment": "all orders"}}
+    lake.commit([TableChange("sales.orders", [], [comment])])
+    """
 
     table: Name
+    """The table to change."""
+
     requirements: Sequence[Mapping[str, Any]]
+    """What must hold for the change to be applied."""
+
     updates: Sequence[Mapping[str, Any]]
+    """What is changed."""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the change as the REST protocol writes it."""
         return {
             "identifier": document_of(table_name(self.table)),
             "requirements": list(self.requirements),
@@ -59,12 +72,13 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit of several tables."""
+    """A commit of several tables: what `lake.commit` returns."""
 
     transaction_id: str | None
     """Under which it can be asked about. None: there was nothing to commit."""
 
     results: tuple[Published, ...]
+    """The tables as the commit has left them."""
 
 
 Changes: TypeAlias = "Iterable[TableChange | DeltaChange | TableTransaction]"
@@ -87,6 +101,9 @@ def connect(
 ) -> Lake:
     """Connect to a catalog server.
 
+        lake = lakepact.connect("http://127.0.0.1:8181")
+        lake.read("sales.orders", as_="pandas")
+
     `uri` is where it listens, LAKEPACT_URI or http://127.0.0.1:8181 unless given; `warehouse` one of those it has, its
     default one unless given; `token` a bearer token, or `@` and the path of a file that has one and is read again when
     it changes: LAKEPACT_TOKEN or LAKEPACT_TOKEN_FILE unless given. With a `credential`, `id:secret`, the token is
@@ -98,6 +115,8 @@ def connect(
 
     Raises `NotFound` for a warehouse that is not there, `Unavailable` if nobody answers.
     """
+    if token and credential:
+        raise ValueError("connect() was given both a token and a credential; give one of the two")
     uri = (uri or os.environ.get(URI_VARIABLE) or DEFAULT_URI).rstrip("/")
     ca_bundle = os.fspath(ca_bundle) if ca_bundle else os.environ.get(CA_BUNDLE_VARIABLE) or None
     if ssl_context is None and ca_bundle is not None:
@@ -140,6 +159,8 @@ def connected(
     config = caller.read("config", query={"warehouse": place.warehouse} if place.warehouse else None).json()
     told = {**config.get("defaults", {}), **config.get("overrides", {})}
     prefix = told.get("prefix", "")
+    if "@" in prefix:
+        raise ValueError(f"{place.uri} is inside a transaction: connect to the server, then use lake.join(id)")
     place = replace(place, warehouse=place.warehouse or prefix)
     return Lake(caller.inside(prefix), place, location=told.get("lakepact.warehouse-location"))
 
@@ -156,48 +177,89 @@ def _tokens(place: Place, transport: Transport, machine: Machine) -> TokenSource
 
 
 class Lake:
-    """One warehouse of a server. Safe to share between threads."""
+    """One warehouse of a server: where everything else begins. Safe to share between threads.
+
+    lake = lakepact.connect("http://127.0.0.1:8181")
+    lake.namespaces.create("sales", exist_ok=True)
+    lake.write("sales.orders", orders, mode="create")
+    lake.read("sales.orders", as_="pandas")
+
+    with lake.transaction() as tx:  # all of it, or none of it
+        tx.write("sales.orders", orders)
+        tx.write("sales.daily", daily, mode="overwrite")
+    """
 
     def __init__(self, caller: Caller, place: Place, *, location: str | None = None) -> None:
         self._caller = caller
         self._place = place
-        self.location = location
-        """Where the warehouse is, as the server writes it."""
+        self._location = location
 
-        self.namespaces = Namespaces(caller)
-        self.tables = Tables(caller, place.properties)
-        self.delta = DeltaTables(caller)
-        """Tables in Delta's format."""
+    @property
+    def location(self) -> str | None:
+        """Where the warehouse is, as the server writes it: `s3://lake/main`."""
+        return self._location
 
-        self.transactions = Transactions(caller)
-        self.grants = Grants(caller)
-        """Who may do what."""
+    @property
+    def namespaces(self) -> Namespaces:
+        """Namespaces: `lake.namespaces.list()`, `lake.namespaces.create("sales", exist_ok=True)`."""
+        return Namespaces(self._caller)
 
-        self.state = States(caller)
-        """Users' documents as they are committed."""
+    @property
+    def tables(self) -> Tables:
+        """Iceberg tables as metadata: `lake.tables.list("sales")`, `lake.tables.load("sales.orders").metadata`."""
+        return Tables(self._caller, self._place.properties)
 
-        self.collection = Collection(caller)
-        """For those who delete files."""
+    @property
+    def delta(self) -> DeltaTables:
+        """Delta tables: `lake.delta.list("ml")`, `lake.delta.load("ml.labels").files`."""
+        return DeltaTables(self._caller)
+
+    @property
+    def transactions(self) -> Transactions:
+        """Transactions by their ids: `lake.transactions.list("open")`, `lake.transactions.get(id).state`."""
+        return Transactions(self._caller)
+
+    @property
+    def grants(self) -> Grants:
+        """Who may do what: `lake.grants.add("user:ann", "read", On.namespace("sales"))`."""
+        return Grants(self._caller)
+
+    @property
+    def state(self) -> States:
+        """State documents as they are committed: `lake.state["orders-import"]`."""
+        return States(self._caller)
+
+    @property
+    def collection(self) -> Collection:
+        """Which files are still needed, for programs that delete files: `lake.collection.reachable()`."""
+        return Collection(self._caller)
 
     @property
     def uri(self) -> str:
+        """The server's address: `http://127.0.0.1:8181`."""
         return self._place.uri
 
     @property
     def warehouse(self) -> str:
+        """The name of the warehouse: `main`."""
         return self._place.warehouse
 
     @property
     def prefix(self) -> str:
+        """What the paths of requests begin with, after `/v1/`."""
         return self._caller.prefix
 
     @property
     def place(self) -> Place:
-        """Everything somebody else needs to connect the same way."""
+        """Everything that another client needs to connect the same way: `lake.place.uri`."""
         return self._place
 
     def __repr__(self) -> str:
         return f"Lake({self.uri}, {self.warehouse})"
+
+    def _repr_html_(self) -> str:
+        facts = {"server": self.uri, "warehouse": self.warehouse, "location": self.location}
+        return html_facts("Lakepact warehouse", facts)
 
     # --- transactions ---
 
@@ -213,6 +275,9 @@ class Lake:
     ) -> Transaction:
         """A transaction over any number of tables, to be used with `with`: committed at the end, aborted on an error.
 
+            with lake.transaction() as tx:
+                tx.write("sales.orders", orders)
+
         `ttl` is for how many seconds it may live without being renewed, which the block does by itself; `isolation`
         is `serializable` (what it has read has not changed either) unless `snapshot` is asked for; `properties` are
         kept with it, and `source` goes into the receipts. A `read_only` one sees everything as of one instant and is
@@ -225,8 +290,13 @@ class Lake:
         return Transaction(self._caller, self._place, wish, key=key, source=source)
 
     def join(self, transaction_id: str) -> Transaction:
-        """A transaction that somebody else has begun, to work in. The block renews it and leaves its end to them;
-        `commit` and `abort` end it all the same."""
+        """Work in a transaction that another program has begun.
+
+            with lake.join(transaction_id) as tx:
+                tx.write("sales.orders", orders)
+
+        The block renews it and leaves its end to the other program; `commit` and `abort` end it all the same.
+        """
         return Transaction(self._caller, self._place, Wish(), key=transaction_id, joined=True)
 
     def run(
@@ -239,7 +309,9 @@ class Lake:
         properties: Mapping[str, str] | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> T:
-        """Do `work` in a transaction, and all of it again in a fresh one while somebody else is faster.
+        """Run `work` in a transaction, and again in a new one if another commit was faster.
+
+            lake.run(lambda tx: tx.write("sales.orders", orders))
 
         What it does outside of the transaction happens once an attempt, so it had better do nothing there. Returns
         what `work` returned in the attempt that was committed. After the last attempt the `Conflict` is raised, with
@@ -267,12 +339,86 @@ class Lake:
 
     # --- many tables at once ---
 
-    def read_at(self, tables: Iterable[Name]) -> Cut:
-        """Several tables as of one instant: no commit is ever seen in one of them and missing in another."""
-        return self.tables.load_many(tables)
+    def read_at(self, tables: Name | Iterable[Name], at: datetime | None = None) -> Cut:
+        """Load several tables as of one instant: no commit is ever seen in one of them and missing in another.
+
+            cut = lake.read_at(["sales.orders", "sales.daily"])
+            cut["sales.orders"].pyiceberg().scan().to_arrow()
+
+        With `at`, a datetime with a time zone, each table is at the snapshot that its snapshot log names for that
+        time. The times in it are those that the writers gave their snapshots: of a commit that was being written at
+        that very moment, one table may be before it and another after it. Raises `ValueError` for a table without a
+        snapshot at that time.
+        """
+        return self.tables.load_many(tables, at)
+
+    # --- rows ---
+
+    def read(
+        self,
+        table: Name,
+        *,
+        as_: FrameType = "arrow",
+        columns: Sequence[str] | None = None,
+        at: datetime | None = None,
+    ) -> Any:
+        """Read the rows of a table, Iceberg or Delta.
+
+            lake.read("sales.orders")                          # pyarrow.Table
+            lake.read("sales.orders", as_="pandas")            # pandas.DataFrame
+            lake.read("sales.orders", as_="polars")            # polars.DataFrame
+            lake.read("sales.orders", as_="duckdb")            # duckdb.DuckDBPyRelation
+            lake.read("sales.orders", columns=["id"], at=yesterday)
+
+        `columns` are the columns to read, all unless given; `at` is a datetime with a time zone: the table as it was
+        then. Needs the extra `lakepact[pyiceberg]`, and the library that `as_` names. Raises `NotFound`.
+        """
+        from lakepact.client.frames import read_table
+
+        return read_table(
+            self.tables,
+            self.delta,
+            self.pyiceberg(),
+            self._place.properties,
+            table,
+            frame_type=as_,
+            columns=columns,
+            at=at,
+        )
+
+    def write(
+        self,
+        table: Name,
+        data: Any,
+        mode: WriteMode = "append",
+        *,
+        format: TableFormat | None = None,
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        """Write rows to a table, Iceberg or Delta, in one commit.
+
+            lake.write("sales.orders", orders)                    # append
+            lake.write("sales.orders", orders, mode="overwrite")  # replace all rows
+            lake.write("ml.labels", labels, mode="create", format="delta", partition_by=["day"])
+
+        `data` is of pyarrow, pandas, Polars or DuckDB, a dict of columns or a list of dicts. Its columns are matched by
+        name and cast to the table's types; a value that does not fit raises `ValueError`. `mode="create"` creates the
+        table with the data's columns, in the format `iceberg` unless `delta` is given. If another commit is faster, it
+        is repeated as by `lake.run`. Needs the extra `lakepact[pyiceberg]`.
+        """
+        from lakepact.client.frames import arrow_table, check_write
+
+        check_write(table, mode, format, partition_by)
+        rows = arrow_table(data)
+        self.run(lambda tx: tx.write(table, rows, mode, format=format, partition_by=partition_by))
 
     def commit(self, changes: Changes, *, key: str | None = None) -> Committed:
         """Commit changes to several tables at one instant, all or none.
+
+            changes = [orders.transaction(), daily.transaction()]  # of PyIceberg tables
+            changes[0].append(new_orders)
+            changes[1].append(new_daily)
+            lake.commit(changes)
 
         `changes` are PyIceberg transactions (`table.transaction()`, with everything done on it but the commit),
         `TableChange`s, or `DeltaChange`s: both formats move together. Afterwards PyIceberg's tables are refreshed.
@@ -334,7 +480,9 @@ class Lake:
         before: str | datetime | None = None,
         limit: int = 100,
     ) -> AuditLines:
-        """The newest lines of the audit trail, for those who manage the warehouse. Raises `Forbidden` for others.
+        """Return the newest lines of the audit log, for those who manage the warehouse. Raises `Forbidden` for others.
+
+            lake.audit(principal="ann", outcome="denied").lines
 
         `outcome` is `applied`, `denied`, `refused` or `unknown`; `before` is a moment, or where an earlier answer says
         that it goes on. There may be fewer lines than `limit` and still older ones.
@@ -342,7 +490,13 @@ class Lake:
         return audit_lines(self._caller, principal, operation, outcome, table, before, limit)
 
     def pyiceberg(self, **properties: str) -> RestCatalog:
-        """A PyIceberg catalog outside of any transaction. Needs the extra `lakepact[pyiceberg]`."""
+        """Return a PyIceberg catalog of the warehouse, outside of any transaction.
+
+        lake.pyiceberg().load_table("sales.orders").scan().to_pandas()
+
+        `properties` are PyIceberg's, such as `s3.endpoint`. Use `tx.pyiceberg()` to work inside a transaction. Needs
+        the extra `lakepact[pyiceberg]`.
+        """
         from lakepact.client.pyiceberg import rest_catalog
 
         return rest_catalog(self._place, self.warehouse, properties)
@@ -350,7 +504,11 @@ class Lake:
     # --- its end ---
 
     def close(self) -> None:
-        """Close the connections it keeps. Transactions that are open stay open until they expire."""
+        """Close the connections it keeps. Transactions that are open stay open until they expire.
+
+        with lakepact.connect() as lake:  # closes it in the end
+            lake.namespaces.list()
+        """
         self._caller.transport.close()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """PyIceberg on this client: catalogs inside and outside of transactions, tables of a cut, commits of several tables.
 
-The only module that imports PyIceberg, and the only one that knows what its transactions are made of. PyIceberg is the
+The only module that knows what PyIceberg's transactions are made of. PyIceberg is the
 extra `lakepact[pyiceberg]`; without it everything else works.
 """
 
@@ -35,7 +35,12 @@ _log = logging.getLogger(__name__)
 
 
 def rest_catalog(place: Place, warehouse: str, properties: Mapping[str, str] | None = None) -> RestCatalog:
-    """A catalog of this warehouse, or of a transaction in it: `main@<id>`."""
+    """Return a catalog of this warehouse, or of a transaction in it: `main@<id>`.
+
+    Raises `ValueError` for properties that say where the catalog is: they would send changes to another place than the
+    caller of this function means, or be replaced by what the server answers.
+    """
+    _check_properties({**place.properties, **(properties or {})}, {"uri": place.uri, "warehouse": warehouse})
     given: dict[str, Any] = {f"header.{name}": value for name, value in place.headers.items()}
     if place.ca_bundle is not None:
         given["ssl"] = {"cabundle": place.ca_bundle}
@@ -45,6 +50,17 @@ def rest_catalog(place: Place, warehouse: str, properties: Mapping[str, str] | N
         given["token"] = source_of(place.token).current()
     given |= {**place.properties, **(properties or {}), "uri": place.uri, "warehouse": warehouse}
     return RestCatalog("lakepact", **given)
+
+
+def _check_properties(properties: Mapping[str, str], fixed: Mapping[str, str]) -> None:
+    for name in ("uri", "warehouse", "prefix"):
+        if name in properties and properties[name] != fixed.get(name):
+            raise ValueError(
+                f"the property {name}={properties[name]!r} cannot be set here: this catalog is of warehouse "
+                f"{fixed['warehouse']} at {fixed['uri']}. For a transaction use tx.pyiceberg(), or "
+                f"lake.join(transaction_id).begin().pyiceberg(); for another warehouse or server use "
+                f"lakepact.connect(uri, warehouse).pyiceberg()"
+            )
 
 
 def static_table(table: LoadedTable) -> StaticTable:

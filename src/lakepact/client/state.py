@@ -17,7 +17,11 @@ from lakepact.client.names import segment
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A state document as it was read: `tx.state.get("orders-import")`."""
+
     name: str
+    """Under which it is stored."""
+
     revision: int
     """How often it was written. 0: never."""
 
@@ -26,12 +30,19 @@ class Document:
 
 
 class States:
-    """Documents as they are committed. They are changed inside transactions only."""
+    """State documents as they are committed. They are changed inside transactions only: `tx.state`.
+
+    lake.state["orders-import"]  # {"offset": 7}
+    """
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def get(self, name: str) -> Document | None:
+        """Return the document with its revision, or None if it was never written.
+
+        lake.state.get("orders-import")
+        """
         try:
             return _document(self._caller.read(f"{{prefix}}/state/{segment(name)}").json())
         except NotFound:
@@ -60,14 +71,31 @@ class TransactionStates:
         self._path = f"{{prefix}}/transactions/{segment(transaction_id)}/state/"
 
     def get(self, name: str) -> Document:
-        """The document with its revision, which is 0 if there never was one. The transaction depends on it then."""
+        """Return the document with its revision, which is 0 if it was never written. The transaction depends on it.
+
+        tx.state.get("orders-import").revision
+        """
         return _document(self._caller.read(self._path + segment(name)).json())
 
     def put(self, name: str, value: Mapping[str, Any], *, revision: int | None = None) -> int:
-        """Stage a value; the revision it will have. Raises `Conflict` if it is not at `revision` now."""
+        """Stage a value, which is a JSON object, and return the revision it will have.
+
+            tx.state.put("orders-import", {"offset": 7}, revision=3)
+
+        Raises `Conflict` if the document is not at `revision` now, `TypeError` for a value that is no mapping.
+        """
+        if not isinstance(value, Mapping):
+            raise TypeError(
+                f"state document {name!r} must be a JSON object, not {type(value).__name__}: "
+                f"write {{'value': {value!r}}}"
+            )
         return self._put(name, dict(value), revision)
 
     def remove(self, name: str, *, revision: int | None = None) -> int:
+        """Stage the removal of a document and return the revision it will have.
+
+        tx.state.remove("orders-import")
+        """
         return self._put(name, None, revision)
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:

@@ -10,16 +10,18 @@ Nobody outside sees anything before the commit, and then everything at one insta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lakepact.client.caller import Caller
 from lakepact.client.delta import DeltaTables
+from lakepact.client.display import html_facts, html_rows
 from lakepact.client.errors import Conflict, TransactionClosed, Unknown
 from lakepact.client.heartbeat import Heartbeat
 from lakepact.client.machine import new_id
-from lakepact.client.names import Name
+from lakepact.client.names import Name, shown
 from lakepact.client.namespaces import Namespaces
 from lakepact.client.place import Place
 from lakepact.client.state import TransactionStates
@@ -30,6 +32,8 @@ from lakepact.errors import LakepactError
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
 
+    from lakepact.client.frames import FrameType, TableFormat, WriteMode
+
 _OPEN: Final = "open"
 _UNKNOWN: Final = "unknown"
 _BEATS_A_LIFE: Final = 3
@@ -38,6 +42,10 @@ _LONGEST_BEAT_S: Final = 60.0
 
 class Transaction:
     """One transaction. Made by `lake.transaction()`; not to be used twice.
+
+        with lake.transaction() as tx:
+            tx.write("sales.orders", orders)
+            tx.write("sales.daily", daily, mode="overwrite")
 
     Statements may come from several threads; `commit` and `abort` from one.
     """
@@ -71,11 +79,17 @@ class Transaction:
 
     @property
     def id(self) -> str:
+        """Its id, a UUIDv7. Another program works in it with `lake.join(tx.id)`."""
         return self._key
 
     @property
     def info(self) -> TransactionInfo:
-        """The transaction as it was when it began."""
+        """The transaction as it was when it began: `tx.info.expires_at`."""
+        if self._info is None and self._joined:
+            raise RuntimeError(
+                f"transaction {self.id} is not joined yet: use `with lake.join({self.id!r}) as tx:`, or "
+                f"`tx = lake.join({self.id!r}).begin()`"
+            )
         if self._info is None:
             raise RuntimeError("the transaction has not begun: use `with lake.transaction() as tx:`, or call begin()")
         return self._info
@@ -92,7 +106,16 @@ class Transaction:
 
     @property
     def uri(self) -> str:
+        """The server's address."""
         return self._place.uri
+
+    @property
+    def base_uri(self) -> str:
+        """The catalog URI of this transaction: below it every request is inside, whatever prefix the client sends.
+
+        For clients that leave the prefix of `GET /v1/config` out of some requests, such as ClickHouse.
+        """
+        return f"{self._place.uri}/in/{self.warehouse}"
 
     @property
     def outcome(self) -> str:
@@ -107,32 +130,109 @@ class Transaction:
     def __repr__(self) -> str:
         return f"Transaction({self._key}, {self._outcome if self._info else 'not begun'})"
 
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"state": self._outcome if self._info else "not begun"}
+        if self._info is not None:
+            facts |= {
+                "warehouse": self._info.warehouse,
+                "isolation": self._info.isolation,
+                "begun": self._info.created_at.isoformat(),
+                "properties": ", ".join(f"{name}={value}" for name, value in self._info.properties.items()),
+            }
+        published = ((shown(one.identifier), one.metadata_location) for one in self._results)
+        tables = html_rows("Published", ("table", "metadata"), published) if self._results else ""
+        return html_facts(f"Transaction {self._key}", facts) + tables
+
     # --- working in it ---
 
     @property
     def namespaces(self) -> Namespaces:
+        """Namespaces as the transaction sees them: `tx.namespaces.create("sales", exist_ok=True)`."""
         return Namespaces(self._within())
 
     @property
     def tables(self) -> Tables:
+        """Iceberg tables as the transaction sees them: `tx.tables.load("sales.orders").snapshot_id`."""
         return Tables(self._within(), self._place.properties)
 
     @property
     def delta(self) -> DeltaTables:
-        """Tables in Delta's format: all that is done to one of them becomes one version."""
+        """Delta tables as the transaction sees them: `tx.delta.load("ml.labels").files`.
+
+        All changes of one table become one version.
+        """
         return DeltaTables(self._within())
 
     @property
     def state(self) -> TransactionStates:
-        """Documents that commit with the tables."""
+        """State documents that are committed with the tables: `tx.state["orders-import"] = {"offset": 7}`."""
         return TransactionStates(self._within(), self.id)
 
-    def read_at(self, tables: Iterable[Name]) -> Cut:
-        """Tables as this transaction sees them: what it has staged, everything else as of one instant."""
-        return self.tables.load_many(tables)
+    def read_at(self, tables: Name | Iterable[Name], at: datetime | None = None) -> Cut:
+        """Load tables as this transaction sees them: what it has staged, everything else as of one instant.
+
+            cut = tx.read_at(["sales.orders", "sales.daily"])
+
+        `at` is a time, as for `lake.read_at`.
+        """
+        return self.tables.load_many(tables, at)
+
+    def read(
+        self,
+        table: Name,
+        *,
+        as_: FrameType = "arrow",
+        columns: Sequence[str] | None = None,
+        at: datetime | None = None,
+    ) -> Any:
+        """Read the rows of a table as this transaction sees it, of either format: with what it has staged.
+
+            tx.read("sales.orders", as_="pandas")
+
+        The arguments are those of `lake.read`.
+        """
+        from lakepact.client.frames import read_table
+
+        return read_table(
+            self.tables,
+            self.delta,
+            self.pyiceberg(),
+            self._place.properties,
+            table,
+            frame_type=as_,
+            columns=columns,
+            at=at,
+        )
+
+    def write(
+        self,
+        table: Name,
+        data: Any,
+        mode: WriteMode = "append",
+        *,
+        format: TableFormat | None = None,
+        partition_by: Sequence[str] = (),
+    ) -> None:
+        """Stage rows of Arrow, pandas, Polars or DuckDB: they become visible with the commit.
+
+            with lake.transaction() as tx:
+                tx.write("sales.orders", orders)
+                tx.write("sales.daily", daily, mode="overwrite")
+
+        The arguments are those of `lake.write`.
+        """
+        from lakepact.client.frames import arrow_table, check_write, write_table
+
+        check_write(table, mode, format, partition_by)
+        rows = arrow_table(data)
+        properties = self._place.properties
+        write_table(self, properties, table, rows, mode=mode, table_format=format, partition_by=partition_by)
 
     def pyiceberg(self, **properties: str) -> RestCatalog:
-        """A PyIceberg catalog inside the transaction. Needs the extra `lakepact[pyiceberg]`."""
+        """Return a PyIceberg catalog inside the transaction. Needs the extra `lakepact[pyiceberg]`.
+
+        tx.pyiceberg().load_table("sales.orders").append(orders)
+        """
         from lakepact.client.pyiceberg import rest_catalog
 
         if properties:
@@ -145,6 +245,8 @@ class Transaction:
 
     def begin(self, *, renew: bool = True) -> Self:
         """Begin it, and renew it in the background until it ends. For programs that cannot use `with`.
+
+            tx = lake.transaction().begin()
 
         Raises `TransactionClosed` if it was begun under the same key before, and has ended.
         """
@@ -178,6 +280,8 @@ class Transaction:
     def commit(self, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make everything visible at one instant, and return what was published. The block does this by itself.
 
+            tx.commit(source={"job": "nightly"})
+
         `source` says in your own words who or what this was, and is kept in the receipts of its tables.
         Raises `Conflict`, `TransactionClosed`, `Unavailable` (it may be called again) or `Unknown`.
         """
@@ -199,7 +303,10 @@ class Transaction:
         return self._results
 
     def abort(self) -> None:
-        """Give it up. Nothing of it will ever be visible. Aborting twice is fine."""
+        """Discard it: nothing of it will ever be visible. Aborting twice is fine.
+
+        tx.abort()
+        """
         if self._outcome in (ABORTED, FAILED):
             return
         self._check_open()

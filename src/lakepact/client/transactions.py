@@ -128,6 +128,12 @@ class Wish:
 
 
 class Transactions:
+    """Transactions by their ids: `lake.transactions`. Most programs use `lake.transaction()` instead.
+
+    lake.transactions.list("open")
+    lake.transactions.get(transaction_id).state
+    """
+
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
@@ -140,16 +146,25 @@ class Transactions:
         read_only: bool = False,
         key: str | None = None,
     ) -> TransactionInfo:
-        """Begin a transaction that nobody renews. `key`, a UUIDv7, becomes its id: the same key begins it once."""
+        """Begin a transaction that is not renewed. `key`, a UUIDv7, becomes its id: the same key begins it once.
+
+        lake.transactions.begin(ttl=600).id
+        """
         wish = Wish(ttl, isolation, properties or {}, read_only)
         return TransactionInfo.from_json(self._caller.change("POST", _ALL, body=wish.to_json(), key=key).json())
 
     def get(self, transaction_id: str) -> TransactionInfo:
-        """The transaction as it stands. This settles an unknown outcome. Raises `NotFound`."""
+        """Return the transaction as it stands. This settles an unknown outcome. Raises `NotFound`.
+
+        lake.transactions.get(error.transaction_id).state
+        """
         return TransactionInfo.from_json(self._caller.read(_one(transaction_id)).json())
 
     def list(self, states: str | Iterable[str] = (), *, limit: int = 1_000) -> tuple[TransactionInfo, ...]:
-        """Transactions in these states (all if none is named), oldest first."""
+        """List transactions in these states (all if none is named), oldest first.
+
+        lake.transactions.list(["open", "prepared"])
+        """
         found: list[TransactionInfo] = []
         for page in self._pages(_asked(states), min(limit, _PAGE)):
             found += map(TransactionInfo.from_json, page)
@@ -160,7 +175,10 @@ class Transactions:
     def newest(
         self, states: str | Iterable[str] = (), *, limit: int = 100, before: str | None = None
     ) -> tuple[tuple[TransactionInfo, ...], bool]:
-        """The newest of them, newest first, that were begun before the one with this id; and whether there are more."""
+        """Return the newest, newest first, that were begun before the one with this id; and whether there are more.
+
+        latest, more = lake.transactions.newest("committed", limit=20)
+        """
         states = _asked(states)
         until_ms = self._caller.machine.now_ms() if before is None else timestamp_ms(parse_transaction_id(before))
         found: Sequence[Mapping[str, Any]] = ()
@@ -200,6 +218,8 @@ class Transactions:
     def commit(self, transaction_id: str, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make all of it visible at one instant. `source` goes into the receipts of its tables.
 
+            lake.transactions.commit(transaction_id)
+
         May be repeated: once committed, the answer is the same. Raises `Conflict`, with the tables that had moved;
         `TransactionClosed`, if it was aborted or has expired; `Unavailable`; or `Unknown`, if not even asking helped.
         """
@@ -214,23 +234,38 @@ class Transactions:
         return published_of(answer.json())
 
     def prepare(self, transaction_id: str) -> TransactionInfo:
-        """Make sure that the commit will succeed: everything it needs is held until then, or until it expires."""
+        """Make sure that the commit will succeed: everything it needs is held until then, or until it expires.
+
+        lake.transactions.prepare(transaction_id).state  # "prepared"
+        """
         return self._step(transaction_id, "prepare")
 
     def renew(self, transaction_id: str, ttl: float | None = None) -> TransactionInfo:
-        """Let it live for this much longer from now on."""
+        """Extend its lifetime to `ttl` seconds from now, if it would end earlier.
+
+        lake.transactions.renew(transaction_id, ttl=600)
+        """
         return self._step(transaction_id, "renew", None if ttl is None else {"ttl-seconds": ttl})
 
     def abort(self, transaction_id: str) -> TransactionInfo:
-        """Give it up: nothing of it will ever be visible. Aborting twice is fine; a committed one is refused."""
+        """Discard it: nothing of it will ever be visible. Aborting twice is fine; a committed one is refused.
+
+        lake.transactions.abort(transaction_id)
+        """
         return self._step(transaction_id, "abort")
 
     def report(self, transaction_id: str, report: Mapping[str, Any]) -> None:
-        """Leave what a pipeline tells of its run, for people to read at the server. Written once, and tried once."""
+        """Store a pipeline's report of its run at the server. One attempt, and it is stored once.
+
+        lake.transactions.report(transaction_id, {"pipeline": "shop", "state": "committed"})
+        """
         self._caller.try_once("PUT", _one(transaction_id) + "/report", body=dict(report))
 
     def beat(self, transaction_id: str, ttl: float | None) -> None:
-        """One attempt at renewing it, for whoever will come again anyway."""
+        """Make one attempt at renewing it, for a heartbeat that comes again anyway.
+
+        lake.transactions.beat(transaction_id, ttl=None)
+        """
         self._caller.try_once(
             "POST", _one(transaction_id) + "/renew", body=None if ttl is None else {"ttl-seconds": ttl}
         )

@@ -35,6 +35,9 @@ class Reads:
     """These files, which must still be there, and nothing about files that come."""
     apps: frozenset[str] = frozenset()
     """Applications whose progress was looked up."""
+    head: bool = False
+    """All that describes the table beside its files: the progress of every application, and every domain. (Its protocol
+    and its metadata count as read by every change.)"""
 
     @property
     def is_blind(self) -> bool:
@@ -146,10 +149,10 @@ def _with(change: Summary, reads: Reads, version: int, winner: Summary, schema: 
     if change.has_protocol or change.has_metadata:
         what = "protocol" if change.has_protocol else "schema or properties"
         return Conflict(version, Reason.OWN_METADATA, f"it changes the {what}, and version {version} came before it")
-    apps = sorted(winner.apps & (change.apps | reads.apps))
+    apps = sorted(winner.apps if reads.head else winner.apps & (change.apps | reads.apps))
     if apps:
         return Conflict(version, Reason.APP_ADVANCED, f"version {version} advanced the application {apps[0]!r}")
-    domains = sorted(winner.domains & change.domains)
+    domains = sorted(winner.domains if reads.head else winner.domains & change.domains)
     if domains:
         return Conflict(version, Reason.DOMAIN_CHANGED, f"version {version} changed the domain {domains[0]!r}")
     return _with_files(change, reads, version, winner, schema)

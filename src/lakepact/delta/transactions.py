@@ -35,6 +35,9 @@ class TransactionConfig:
     max_files_per_table: int = 1000
     """Files that are added or removed."""
     timeout_secs: float = 60
+    """How long `commit` waits in all, retries included, and how long mirroring waits. A commit that gives up raises
+    `Unavailable` if nothing was applied, or `Unknown` if the server had not answered: commit the same transaction
+    again to learn its outcome."""
 
     def __post_init__(self) -> None:
         for name in ("max_tables", "max_files_per_table", "timeout_secs"):

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from lakepact.errors import Unreadable
+from lakepact.extras import how_to_install
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
@@ -87,7 +88,7 @@ def _by_arrow(codec: str, block: bytes, where: str) -> bytes:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        raise Unreadable(f"{where} is compressed by {codec}: to read it install pyarrow, `lakepact[spark]`") from None
+        raise Unreadable(f"{where} is compressed by {codec}, which needs pyarrow: {how_to_install('spark')}") from None
     if codec == "snappy":
         # Behind the block stands a checksum, before it how long it will be.
         size, shift, at = 0, 0, 0

@@ -104,15 +104,19 @@ def _finish_snapshot_log(draft: Draft) -> None:
         )
     if rebuilt is base_log:
         return
+    ordered = logs.ordered_snapshot_log(rebuilt, known=len(rebuilt) - (len(log) - len(base_log)))
+    base_ms = 0 if draft.base is None else draft.base["last-updated-ms"]
     logs.check_snapshot_log(
-        rebuilt,
-        known=len(rebuilt) - (len(log) - len(base_log)),
+        ordered,
         current=current,
         must_end=rebuilt is not log,
-        now_ms=draft.updated_ms,
+        latest_ms=max(base_ms, draft.context.now_ms + logs.CLOCK_SKEW_MS),
     )
-    if rebuilt is not log:
-        draft.replace("snapshot-log", rebuilt)
+    if ordered:
+        # The writer's clock may be ahead of this server's. The metadata must not be older than its newest snapshot.
+        draft.updated_ms = max(draft.updated_ms, ordered[-1]["timestamp-ms"])
+    if ordered is not log:
+        draft.replace("snapshot-log", ordered)
 
 
 def _write_for_old_readers(document: JsonObject) -> None:

@@ -13,7 +13,10 @@ from lakepact.iceberg.fields import INT32_MAX, INT32_MIN, JsonObject
 from lakepact.iceberg.names import PREVIOUS_VERSIONS_MAX
 
 TOLERANCE_MS: Final = 60_000
-"""By how much clocks may disagree: clients refuse logs that go back further than this."""
+"""By how much times in a log may go back: clients refuse to load a table whose logs go back further than this."""
+
+CLOCK_SKEW_MS: Final = 600_000
+"""By how much the clocks of writers and servers may disagree. The times in the logs are put in order within this."""
 
 _PREVIOUS_VERSIONS: Final = 100
 
@@ -39,23 +42,42 @@ def rebuilt_snapshot_log(
     return kept
 
 
-def check_snapshot_log(log: list[JsonObject], *, known: int, current: int | None, must_end: bool, now_ms: int) -> None:
-    """The log as every client checks it when it loads the table. The first `known` entries were checked before."""
+def ordered_snapshot_log(log: list[JsonObject], *, known: int) -> list[JsonObject]:
+    """Return the log with times that every client accepts; the log itself, if it has them.
+
+    A snapshot carries the time of its writer's clock. If that is behind the clock of the writer before by more than
+    clients accept, its entry in the log gets the time of the entry before it. The first `known` entries were checked
+    before. Raises `InvalidUpdate` if the clocks disagree by more than `CLOCK_SKEW_MS`.
+    """
+    ordered = log
+    for index in range(max(known, 1), len(log)):
+        before, after = ordered[index - 1], log[index]
+        if after["timestamp-ms"] >= before["timestamp-ms"] - TOLERANCE_MS:
+            continue
+        if after["timestamp-ms"] < before["timestamp-ms"] - CLOCK_SKEW_MS:
+            raise InvalidUpdate(
+                f"snapshot {after['snapshot-id']} is of {after['timestamp-ms']} ms, more than {CLOCK_SKEW_MS // 60_000} "
+                f"minutes before the snapshot that was current until now ({before['timestamp-ms']} ms); set the clock "
+                f"of the writer"
+            )
+        if ordered is log:
+            ordered = list(log)
+        ordered[index] = {**after, "timestamp-ms": before["timestamp-ms"]}
+    return ordered
+
+
+def check_snapshot_log(log: list[JsonObject], *, current: int | None, must_end: bool, latest_ms: int) -> None:
+    """Check what clients check when they load the table. No snapshot may have become current after `latest_ms`."""
     if must_end and current is not None and (not log or log[-1]["snapshot-id"] != current):
         raise InvalidUpdate(
             f"the current snapshot {current} would no longer be the last one in the snapshot log; set the branch "
             f"'main' in the same request"
         )
-    for before, after in zip(log[max(known - 1, 0) :], log[max(known, 1) :], strict=False):
-        if after["timestamp-ms"] < before["timestamp-ms"] - TOLERANCE_MS:
-            raise InvalidUpdate(
-                f"snapshot {after['snapshot-id']} is of {after['timestamp-ms']} ms, more than a minute before the "
-                f"snapshot that was current until now ({before['timestamp-ms']} ms); set the clock of the writer"
-            )
-    if log and log[-1]["timestamp-ms"] > now_ms + TOLERANCE_MS:
+    if log and log[-1]["timestamp-ms"] > latest_ms:
         raise InvalidUpdate(
-            f"snapshot {log[-1]['snapshot-id']} is of {log[-1]['timestamp-ms']} ms, more than a minute ahead of the "
-            f"catalog's clock ({now_ms} ms); set the clock of the writer"
+            f"snapshot {log[-1]['snapshot-id']} is of {log[-1]['timestamp-ms']} ms, more than "
+            f"{CLOCK_SKEW_MS // 60_000} minutes ahead of the catalog's clock (at most {latest_ms} ms is accepted); set "
+            f"the clock of the writer or of the server"
         )
 
 

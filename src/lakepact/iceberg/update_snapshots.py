@@ -18,7 +18,7 @@ def add_snapshot(draft: Draft, body: JsonObject) -> None:
             raise InvalidUpdate(f"add-snapshot: the table has no {what} yet; add one before the first snapshot")
     if snapshot_id in draft.snapshots:
         raise InvalidUpdate(f"add-snapshot: there is a snapshot with id {snapshot_id} already")
-    _take_sequence_number(draft, snapshot)
+    snapshot = _numbered(draft, snapshot)
     if draft.format_version >= 3:
         _take_row_ids(draft, snapshot)
     draft.snapshots[snapshot_id] = snapshot
@@ -26,19 +26,31 @@ def add_snapshot(draft: Draft, body: JsonObject) -> None:
     draft.added_snapshot_ids.add(snapshot_id)
 
 
-def _take_sequence_number(draft: Draft, snapshot: JsonObject) -> None:
-    """A snapshot with a parent comes after everything that was committed before it.
+def _numbered(draft: Draft, snapshot: JsonObject) -> JsonObject:
+    """Return the snapshot with its sequence number, and make that the table's last one.
+
+    A client may leave the number out; then it is the next one of the table. Clients that number their snapshots find
+    out by the number that somebody else was faster. Without one that shows by the parent: it must be what a branch or
+    tag points to, or come from the same request.
+
+    A snapshot with a parent comes after everything that was committed before it.
 
     One without a parent starts a new history, as a replaced table does. It and what follows it in the same request may
     have been numbered beside a commit that came first. The table's last number never goes back even then, for the next
     writer counts on from it.
     """
-    number = snapshot.get("sequence-number", 0)
     if draft.format_version == 1:
-        if number != 0:
+        if number := snapshot.get("sequence-number", 0):
             raise InvalidUpdate(f"add-snapshot: format 1 has no sequence numbers, found {number}")
-        return
+        return snapshot
     last = draft.sequence_number
+    if snapshot.get("sequence-number") is None:
+        _check_parent(draft, snapshot)
+        # After everything that the table has, also where this request has begun a new history.
+        number = max(last, draft.document["last-sequence-number"]) + 1
+        draft.sequence_number = draft.document["last-sequence-number"] = number
+        return {**snapshot, "sequence-number": number}
+    number = snapshot["sequence-number"]
     if number <= last and "parent-snapshot-id" in snapshot:
         raise StaleUpdate(
             f"Validation failed, please retry: snapshot {snapshot['snapshot-id']} has sequence number {number}, but "
@@ -49,6 +61,21 @@ def _take_sequence_number(draft: Draft, snapshot: JsonObject) -> None:
         )
     draft.sequence_number = number
     draft.document["last-sequence-number"] = max(draft.document["last-sequence-number"], number)
+    return snapshot
+
+
+def _check_parent(draft: Draft, snapshot: JsonObject) -> None:
+    parent = snapshot.get("parent-snapshot-id")
+    heads = {ref["snapshot-id"] for ref in (draft.document.get("refs") or {}).values()} | draft.added_snapshot_ids
+    if parent is None or parent in heads or parent == draft.current_snapshot_id:
+        return
+    raise StaleUpdate(
+        f"Validation failed, please retry: the parent {parent} of snapshot {snapshot['snapshot-id']} is not what a "
+        f"branch or tag points to (any more)",
+        field="parent-snapshot-id",
+        sent=parent,
+        actual=draft.current_snapshot_id or 0,
+    )
 
 
 def _take_row_ids(draft: Draft, snapshot: JsonObject) -> None:

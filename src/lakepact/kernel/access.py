@@ -134,6 +134,10 @@ class Access:
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
+    def confirmed_ms(self) -> int:
+        """The time by which ages are judged before anything is deleted."""
+        return self.clock.confirmed_ms()
+
     def remaining_s(self) -> float:
         return self._deadline_s - self.clock.monotonic_s()
 

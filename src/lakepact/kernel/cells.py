@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import orjson
+
 from lakepact.errors import Contended, InvalidRequest, InvalidSetting, OutcomeUnknown, StoreUnavailable, WrongState
 from lakepact.kernel import checks, decide
 from lakepact.kernel.access import Access, Memory, Ports, Remembered
@@ -35,7 +37,7 @@ from lakepact.kernel.model import (
     Value,
 )
 from lakepact.kernel.overlay import Overlay
-from lakepact.kernel.ports import Clock, DocumentStore, Rng, Tasks
+from lakepact.kernel.ports import Applied, Clock, DocumentStore, Rng, StoreTime, Tasks
 from lakepact.kernel.protocol import Coordinator, replay
 from lakepact.kernel.reader import Reader
 from lakepact.kernel.recovery import Recoverer, Rounds
@@ -45,6 +47,7 @@ from lakepact.kernel.settings import KernelSettings
 from lakepact.kernel.staging import Staging
 from lakepact.kernel.staginglog import StagingLogs
 
+_WATERMARK = "watermark.json"
 _REMEMBERED_LOGS = 256
 _QUIET_RECORDS = 100_000
 
@@ -219,6 +222,22 @@ class DocumentCells:
 
     async def collect(self, limit: int = 1_000) -> Collection:
         return await Recoverer(self._access(), self._rounds).collect(limit)
+
+    async def time(self) -> StoreTime | None:
+        return await self._ports.documents.time()
+
+    async def watermark(self) -> Value | None:
+        document = await self._ports.documents.get(_WATERMARK)
+        return None if document is None else orjson.loads(document.data)
+
+    async def put_watermark(self, value: Value, was: Value | None) -> bool:
+        documents, data = self._ports.documents, orjson.dumps(value)
+        if was is None:
+            return isinstance(await documents.create(_WATERMARK, data), Applied)
+        document = await documents.get(_WATERMARK)
+        if document is None or orjson.loads(document.data) != was:
+            return False
+        return isinstance(await documents.swap(_WATERMARK, document.token, data), Applied)
 
     async def close(self) -> None:
         await self._ports.tasks.drain()

@@ -39,6 +39,14 @@ class Clock(Protocol):
         """Wall time in milliseconds since 1970. Clocks of two processes may disagree; nothing safe depends on it."""
         ...
 
+    def confirmed_ms(self) -> int:
+        """The time by which ages are judged before anything is deleted: at most the true time, as far as is known.
+
+        Zero while this machine's clock is not confirmed by other evidence (`kernel/trusted_time.py`): then nothing is
+        old enough.
+        """
+        ...
+
     def monotonic_s(self) -> float:
         """Seconds that never run backwards, for deadlines inside one process."""
         ...
@@ -113,6 +121,15 @@ class DocumentEntry:
     """The version token if the listing gives it, else None."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreTime:
+    """What time it is according to a store."""
+
+    ms: int
+    independent: bool
+    """Whether the store has a clock of its own, rather than the clock of the machine that asks."""
+
+
 class DocumentStore(Protocol):
     """Small documents under names, replaced only by compare-and-swap.
 
@@ -143,6 +160,10 @@ class DocumentStore(Protocol):
 
     async def delete(self, name: str) -> None:
         """Remove the document if it is there. Only the collector deletes, and only by age."""
+        ...
+
+    async def time(self) -> StoreTime | None:
+        """The store's time, read from it now. None if the store does not say one. Raises `StoreUnavailable`."""
         ...
 
     async def close(self) -> None: ...
@@ -323,7 +344,25 @@ class CellStore(Protocol):
         ...
 
     async def collect(self, limit: int = 1_000) -> Collection:
-        """Trim finished records and delete stubs beyond the horizon, under the rule of `docs/protocol.md`."""
+        """Trim finished records and delete stubs beyond the horizon, under the rule of `docs/protocol.md`.
+
+        Ages are judged by `Clock.confirmed_ms`.
+        """
+        ...
+
+    async def time(self) -> StoreTime | None:
+        """The store's time, read from it now. None if the store does not say one. Raises `StoreUnavailable`."""
+        ...
+
+    async def watermark(self) -> Value | None:
+        """The watermark of `kernel/trusted_time.py`, as it was put last. None if there is none.
+
+        It is no cell: it has no revision and no record, and a backup does not contain it.
+        """
+        ...
+
+    async def put_watermark(self, value: Value, was: Value | None) -> bool:
+        """Put it in the place of `was`. False: something else is there, or it is not known whether it was written."""
         ...
 
     async def close(self) -> None: ...

@@ -348,7 +348,8 @@ class Coordinator:
     async def _decide(self, record: RecordVersion, held: Mapping[Key, CellVersion]) -> PrepareResult | None:
         if not self._hold:
             return await self._commit_record(record, held)
-        expires_ms = record.document.expires_ms or self._access.now_ms() + int(self._access.settings.open_ttl_s * 1000)
+        latest_ms = self._access.now_ms() + int(self._access.settings.prepared_s * 1000)
+        expires_ms = min(record.document.expires_ms or latest_ms, latest_ms)
         prepared = await self._access.write_record(record, decide.prepared(record.document, expires_ms))
         return Prepared(record.document.id, expires_ms) if prepared is not None else None
 

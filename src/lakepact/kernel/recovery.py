@@ -134,7 +134,7 @@ class Recoverer:
     def _too_young(self, entry: DocumentEntry) -> bool:
         """Records are listed by the date of their ids, so after the first that is too young there is nothing to do."""
         transaction_id = id_of_record_name(entry.name)
-        oldest_kept_ms = self._access.now_ms() - self._access.settings.trim_after_s * 1000
+        oldest_kept_ms = self._access.confirmed_ms() - self._access.settings.trim_after_s * 1000
         return transaction_id is not None and timestamp_ms(transaction_id) >= oldest_kept_ms
 
     async def _collect_one(self, entry: DocumentEntry) -> Collection:
@@ -153,7 +153,7 @@ class Recoverer:
 
     async def _trim(self, version: RecordVersion) -> Collection:
         record = version.document
-        if (record.decided_ms or 0) > self._access.now_ms() - self._access.settings.trim_after_s * 1000:
+        if (record.decided_ms or 0) > self._access.confirmed_ms() - self._access.settings.trim_after_s * 1000:
             return Collection()
         if record.staged:
             await self._delete_staged(version)
@@ -163,7 +163,7 @@ class Recoverer:
     async def _delete(self, version: RecordVersion) -> Collection:
         record, settings = version.document, self._access.settings
         kept_ms = settings.horizon_days * _DAY_MS + int(settings.slack_s * 1000)
-        if max(timestamp_ms(record.id), record.decided_ms or 0) >= self._access.now_ms() - kept_ms:
+        if max(timestamp_ms(record.id), record.decided_ms or 0) >= self._access.confirmed_ms() - kept_ms:
             return Collection()
         # A lock that came late, after the record was finalized, must not outlive it. By now none can come any more.
         if not await self._resolver.release(record):

@@ -16,6 +16,9 @@ class KernelSettings:
     max_ttl_s: float = 86_400.0
     """The longest life an open or prepared transaction may ask for."""
 
+    prepared_s: float = 3_600.0
+    """How long a prepared transaction may hold its cells, from its prepare or its last renewal."""
+
     deadline_s: float = 30.0
     """How long one call may take. Checked before every request to the store."""
 

@@ -179,7 +179,8 @@ class Staging:
         while True:
             version = await live_record(self._access, transaction_id, State.OPEN, State.PREPARED)
             record = version.document
-            wanted_ms = max(record.expires_ms or 0, self._access.now_ms() + int(ttl_s * 1000))
+            longest_s = self._access.settings.prepared_s if record.state is State.PREPARED else ttl_s
+            wanted_ms = max(record.expires_ms or 0, self._access.now_ms() + int(min(ttl_s, longest_s) * 1000))
             if record.expires_ms == wanted_ms:
                 return record.public()
             renewed = await self._access.swap_record_once(version, decide.renewed(record, wanted_ms))

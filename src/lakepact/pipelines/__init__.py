@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakepact.extras import require
 from lakepact.pipelines.api import (
     append_flow,
     create_streaming_table,
@@ -91,8 +92,14 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
-    # What needs Spark is loaded when somebody asks for it: a graph can be drawn without.
+    # What needs Spark is loaded at first use: a graph can be drawn without it.
+    if name in ("run", "sink"):
+        require("pyspark", "spark", f"lakepact.pipelines.{name}")
     if name == "run":
         from lakepact.pipelines.runner import run
 

@@ -20,7 +20,6 @@ from lakepact.pipelines.expectations import (
     Unique,
     verdict,
 )
-from lakepact.pipelines.inputs import parameters_of
 from lakepact.pipelines.results import CheckResult
 from lakepact.pipelines.sqltables import quoted
 
@@ -116,7 +115,7 @@ def _references(check: References, table: str, frame: DataFrame, other: DataFram
 
 
 def _function(check: Function, table: str, frame: DataFrame, read: Read, bind: Bind) -> CheckResult:
-    given = dict.fromkeys(parameters_of(check.function)[:1], frame)
+    given = dict.fromkeys(check.own, frame)
     given |= {parameter: read(name) for parameter, name in check.others}
     told = bind(check.function)(**given)
     match told:

@@ -5,7 +5,7 @@ Declarations and stages are plain functions that know nothing of a run. They fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from lakepact.pipelines.errors import InvalidPipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakepact.pipelines.definition import Pipeline
 
@@ -31,6 +31,22 @@ class Reader(Protocol):
 
     def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
         """What was added to an input since the last committed run."""
+        ...
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the stage, inside the run's transaction."""
+        ...
+
+    def require(self, names: Iterable[str], *, tables: bool) -> None:
+        """Raise `UndeclaredInput` if one of these names is a dataset of this run that is not complete yet.
+
+        Without `tables` only temporary views of the run are looked at.
+        """
+        ...
+
+    def observe(self, frame: DataFrame) -> DataFrame:
+        """Record what the frame reads. Raises `UndeclaredInput` or `StaleRead`; see `stage.StageReader`."""
         ...
 
 
@@ -99,6 +115,11 @@ def param(name: str, default: T | object = _MISSING) -> Any:
         return type(default)(given) if isinstance(default, int | float) else given
     except (ValueError, KeyError):
         raise InvalidPipeline(f"parameter {name} is {type(default).__name__}, not {given!r}") from None
+
+
+def current_reader() -> Reader | None:
+    """The reader of the stage whose function is called in this thread. None outside of such functions."""
+    return _reader.get()
 
 
 def _running() -> Reader:

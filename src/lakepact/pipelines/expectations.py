@@ -103,8 +103,8 @@ class Rows:
 class Function:
     """A Python function finds it right.
 
-    It is given the table (and other inputs, by the names of its parameters), and returns true or false, a reason why
-    it is wrong, or the rows that are wrong.
+    It is given the table and other inputs, by the names of its parameters, and returns true or false, a reason why it
+    is wrong, or the rows that are wrong.
     """
 
     name: str
@@ -113,8 +113,11 @@ class Function:
     tolerate: float | None = 0.0
     over: Over = "table"
     kind: str = "function"
+    own: tuple[str, ...] = ()
+    """Parameters that take the table itself. The graph binds parameters by their names."""
+
     others: tuple[tuple[str, str], ...] = ()
-    """Parameters after the first, each with the input that it takes. The graph finds them out."""
+    """All other parameters, each with the input that it takes."""
 
 
 Check: TypeAlias = Condition | Unique | References | Rows | Function

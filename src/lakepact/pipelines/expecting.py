@@ -133,8 +133,9 @@ def expect_rows(
 def check(
     target: str, *, name: str | None = None, severity: Severity = "fail", tolerate: float = 0.0, over: Over = "table"
 ) -> Callable[[F], F]:
-    """A Python function as a check of a table: it is given the staged table, and more inputs by the names of its
-    further parameters. It returns true or false, a text that says what is wrong (empty: nothing is), or wrong rows."""
+    """A Python function as a check of a table. Its parameters are bound by name, as those of stages are: the staged
+    table by its own name, other inputs by theirs. It returns true or false, a text that says what is wrong (empty:
+    nothing is), or wrong rows."""
 
     def declared(function: F) -> F:
         label = name or function.__name__.replace("_", " ")

@@ -33,6 +33,11 @@ class Step:
     reads_itself: bool
 
     @property
+    def can_read_itself(self) -> bool:
+        """Whether its query may read what the table was before the run."""
+        return not self.dataset.is_view and len(self.flows) == 1 and self.dataset.mode != "create_or_replace"
+
+    @property
     def local_checks(self) -> tuple[Check, ...]:
         """Those that need nothing but this dataset."""
         return tuple(check for check in self.dataset.checks if not _others(check))
@@ -73,19 +78,55 @@ class Graph:
 
     def left_out_of(self, part: Graph) -> dict[str, set[str]]:
         """What else is made of the views of a part, without being in it, by view."""
-        found: dict[str, set[str]] = {}
-        for view in (name for name, step in part.steps.items() if step.dataset.is_view):
-            below, made = [view], set[str]()
-            while below:
-                one = below.pop()
-                for name, step in self.steps.items():
-                    if one in step.reads and name not in made:
-                        made.add(name)
-                        below += [name] if step.dataset.is_view else []
-            missing = {name for name in made if name not in part.steps and not self.steps[name].dataset.is_view}
-            if missing:
-                found[view] = missing
-        return found
+        views = [name for name, step in part.steps.items() if step.dataset.is_view]
+        missing = {view: {name for name in self.made_of(view) if name not in part.steps} for view in views}
+        return {view: names for view, names in missing.items() if names}
+
+    def made_of(self, view: str) -> set[str]:
+        """The tables that are made of a view, also through other views."""
+        below, made = [view], set[str]()
+        while below:
+            one = below.pop()
+            for name, step in self.steps.items():
+                if one in step.reads and name not in made:
+                    made.add(name)
+                    below += [name] if step.dataset.is_view else []
+        return {name for name in made if not self.steps[name].dataset.is_view}
+
+    def with_input(self, name: str, read: str) -> Graph:
+        """The same graph with one more edge: `name` reads `read`. Raises `InvalidPipeline` if that closes a circle."""
+        step = self.steps[name]
+        reads = tuple(dict.fromkeys((*step.reads, read)))
+        return _graph({**self.steps, name: replace(step, reads=reads)})
+
+    def renamed(self, names: Mapping[str, str]) -> Graph:
+        """The same graph with other names for external inputs."""
+
+        def new(name: str) -> str:
+            return names.get(name, name)
+
+        def flow(one: Flow) -> Flow:
+            parameters = {parameter: new(name) for parameter, name in one.parameters.items()}
+            return replace(one, inputs=tuple(map(new, one.inputs)), parameters=parameters)
+
+        def check(one: Check) -> Check:
+            if isinstance(one, References):
+                return replace(one, table=new(one.table))
+            if isinstance(one, Function):
+                return replace(one, others=tuple((parameter, new(name)) for parameter, name in one.others))
+            return one
+
+        return _graph(
+            {
+                name: replace(
+                    step,
+                    dataset=replace(step.dataset, checks=tuple(map(check, step.dataset.checks))),
+                    flows=tuple(map(flow, step.flows)),
+                    reads=tuple(map(new, step.reads)),
+                )
+                for name, step in self.steps.items()
+            }
+        )
 
     def ready(self, done: Iterable[str], begun: Iterable[str]) -> tuple[str, ...]:
         """What can begin now."""
@@ -153,13 +194,19 @@ def _step(name: str, dataset: Dataset, flows: list[Flow], named: Mapping[str, Da
         raise InvalidPipeline(f"{dataset.where}: nothing fills {name}. Add @dp.append_flow(target={name!r})")
     reads = tuple(dict.fromkeys(one for flow in flows for one in flow.inputs))
     itself = name in reads
-    if itself and (dataset.is_view or len(flows) > 1 or dataset.mode == "create_or_replace"):
-        raise InvalidPipeline(
-            f"{dataset.where}: {name} is made of itself: {name} → {name}. Only a table with one flow, which is added "
-            f"to or merged into, can read what it was before"
-        )
-    checks = tuple(_resolved_check(check, dataset.where, named, namespace) for check in dataset.checks)
-    return Step(name, replace(dataset, checks=checks), tuple(flows), tuple(one for one in reads if one != name), itself)
+    checks = tuple(_resolved_check(check, name, dataset.where, named, namespace) for check in dataset.checks)
+    step = Step(name, replace(dataset, checks=checks), tuple(flows), tuple(one for one in reads if one != name), itself)
+    if itself and not step.can_read_itself:
+        raise InvalidPipeline(made_of_itself(step))
+    return step
+
+
+def made_of_itself(step: Step) -> str:
+    name = step.name
+    return (
+        f"{step.dataset.where}: {name} is made of itself: {name} → {name}. Only a table with one flow, which is added "
+        f"to or merged into, can read what it was before"
+    )
 
 
 def _resolved(flow: Flow, target: str, named: Mapping[str, Dataset], namespace: str | None) -> Flow:
@@ -177,13 +224,23 @@ def _resolved(flow: Flow, target: str, named: Mapping[str, Dataset], namespace: 
     return replace(flow, target=target, inputs=tuple(dict.fromkeys(inputs)), parameters=parameters)
 
 
-def _resolved_check(check: Check, where: str, named: Mapping[str, Dataset], namespace: str | None) -> Check:
+def _resolved_check(
+    check: Check, target: str, where: str, named: Mapping[str, Dataset], namespace: str | None
+) -> Check:
     if isinstance(check, References):
         return replace(check, table=_full(check.table, named, namespace))
     if isinstance(check, Function):
-        flow = Flow(check.name, "", where)
-        others = parameters_of(check.function)[1:]
-        return replace(check, others=tuple((one, _of_parameter(one, "", flow, named, namespace)) for one in others))
+        flow = Flow(check.name, "", where, inputs=(target,))
+        takes = {one: _of_parameter(one, "", flow, named, namespace) for one in parameters_of(check.function)}
+        own = tuple(parameter for parameter, name in takes.items() if name == target)
+        bare = [name for name in takes.values() if "." not in name and name not in named]
+        if bare:
+            raise InvalidPipeline(
+                f"{where}: check {check.name} of {target} has a parameter {bare[0]}, which is no dataset of this "
+                f"pipeline. Parameters are bound by name, as those of stages are: call it {target.rpartition('.')[2]}"
+            )
+        others = tuple((parameter, name) for parameter, name in takes.items() if name != target)
+        return replace(check, own=own, others=others)
     return check
 
 

@@ -39,7 +39,7 @@ class Report:
     def __init__(self, pipeline: str, run_id: str, graph: Graph, attempt: int, *, samples: bool) -> None:
         self._pipeline = pipeline
         self._run_id = run_id
-        self._graph = graph
+        self.graph = graph
         self._attempt = attempt
         self._samples = samples
         self._began_s = time.monotonic()
@@ -51,6 +51,11 @@ class Report:
     def stage_begun(self, name: str) -> None:
         with self._lock:
             self._begun[name] = time.monotonic()
+
+    def stage_waits(self, name: str) -> None:
+        """It begins again once what it reads is complete."""
+        with self._lock:
+            self._begun.pop(name, None)
 
     def stage_done(self, name: str, result: StageResult) -> None:
         with self._lock:
@@ -103,7 +108,7 @@ class Report:
             "state": state,
             "attempt": self._attempt,
             "seconds": round(time.monotonic() - self._began_s, 3),
-            "stages": [self._stage(name) for name in self._graph.steps],
+            "stages": [self._stage(name) for name in self.graph.steps],
             "checks": [*(_check(check, samples=samples) for check in checks), *self._not_run(checks)][:_MOST_CHECKS],
             **({} if inputs is None else {"inputs": [one.to_json() for one in inputs]}),
             "error": None
@@ -114,7 +119,7 @@ class Report:
     def _not_run(self, checks: Sequence[CheckResult]) -> list[dict[str, Any]]:
         """Those that it did not come to."""
         came = {(check.table, check.name) for check in checks}
-        declared = ((name, check) for name, step in self._graph.steps.items() for check in step.dataset.checks)
+        declared = ((name, check) for name, step in self.graph.steps.items() for check in step.dataset.checks)
         return [
             {"table": name, "name": check.name, "kind": check.kind, "status": NOT_RUN, "severity": check.severity}
             for name, check in declared
@@ -122,7 +127,7 @@ class Report:
         ]
 
     def _stage(self, name: str) -> Mapping[str, Any]:
-        step = self._graph.steps[name]
+        step = self.graph.steps[name]
         told: dict[str, Any] = {
             "name": name,
             "target": None if step.dataset.is_view else name,

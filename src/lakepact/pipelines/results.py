@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-_MOST_CHECKS_TOLD: Final = 500
-"""In a receipt. It is kept in the transaction's record, which is a document and not a log."""
+_MOST_CHECKS: Final = 500
+"""In a commit. They are kept in the transaction's record, which is a document and not a log."""
 
 
 class Status(StrEnum):
@@ -104,6 +104,9 @@ class Input:
     version: int | None = None
     """Of a Delta table, which has versions and no snapshots."""
 
+    staged: bool = False
+    """Whether this version was made by the same run."""
+
     def to_json(self) -> dict[str, Any]:
         # Ids of snapshots have 64 bits, which not every reader of JSON has.
         known = {
@@ -115,6 +118,7 @@ class Input:
         return {
             "table": self.table,
             "used-by": list(self.used_by),
+            **({"staged": True} if self.staged else {}),
             **{name: value for name, value in known.items() if value is not None},
         }
 
@@ -138,26 +142,43 @@ class RunResult:
         return quality(self.checks)
 
 
-def quality(checks: tuple[CheckResult, ...]) -> str:
-    """One word for the receipts."""
-    if not checks:
+def quality(checks: Iterable[CheckResult]) -> str:
+    """One word for a set of checks: `not-checked`, `passed`, `warned` or `failed`.
+
+    `warned`: rows violate an expectation that does not fail the run, or were left out by one.
+    """
+    found = {check.status for check in checks}
+    if not found:
         return "not-checked"
-    return "passed" if all(check.holds for check in checks) else "failed"
+    if Status.FAILED in found:
+        return "failed"
+    return "passed" if found == {Status.PASSED} else "warned"
 
 
 def source_of(
     pipeline: str, run_id: str, checks: tuple[CheckResult, ...], inputs: tuple[Input, ...], stages: tuple[str, ...]
 ) -> Mapping[str, Any]:
-    """Who commits, for the receipts of every table of the run."""
+    """Who commits, for the receipts. The server gives each table the inputs and checks that are its own."""
     return {
         "kind": "pipeline",
         "pipeline": pipeline,
         "run-id": run_id,
         "stages": list(stages),
         "quality": quality(checks),
-        "checks": [check.to_json() for check in checks[:_MOST_CHECKS_TOLD]],
+        "checks": [check.to_json() for check in _bounded(checks)],
         "inputs": [one.to_json() for one in inputs],
     }
+
+
+def _bounded(checks: Sequence[CheckResult]) -> list[CheckResult]:
+    """At most so many as a commit takes. The worst check of each table stays: the table's quality follows from it."""
+    if len(checks) <= _MOST_CHECKS:
+        return list(checks)
+    order = (Status.FAILED, Status.DROPPED, Status.WARNED, Status.PASSED)
+    by_status = sorted(checks, key=lambda check: order.index(check.status))
+    worst = {check.table: check for check in reversed(by_status)}
+    others = [check for check in by_status if worst[check.table] is not check]
+    return [*worst.values(), *others][:_MOST_CHECKS]
 
 
 def _text(number: int | None) -> str | None:

@@ -10,6 +10,7 @@ the transaction, so it is committed once, whoever repeats it and when.
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -19,24 +20,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from lakepact.client import Conflict
 from lakepact.client.machine import Retry, ThisMachine, new_id
 from lakepact.pipelines.activity import by_thread
 from lakepact.pipelines.definition import Pipeline
-from lakepact.pipelines.errors import CheckFailed, InvalidPipeline
+from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, UndeclaredInput
 from lakepact.pipelines.graph import Graph
 from lakepact.pipelines.lineage import inputs_of
 from lakepact.pipelines.loading import load
 from lakepact.pipelines.positions import Progress, runs_document
 from lakepact.pipelines.reports import Report
 from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
+from lakepact.pipelines.sqltables import quoted
 from lakepact.pipelines.stage import Work, cross_checks, perform, use
 from lakepact.spark import SparkLake, SparkTransaction, connect
 
-Event: TypeAlias = Callable[[str, Literal["begun", "done", "failed", "again", "committing"], StageResult | None], None]
-"""Told of every stage; and of the run as a whole: that it is done again, that it is now committed."""
+Event: TypeAlias = Callable[
+    [str, Literal["begun", "waits", "done", "failed", "again", "committing"], StageResult | None], None
+]
+"""Called for every stage, and for the run as a whole: that it is done again, that it is now committed. A stage `waits`
+if it was found to read a table of the run that is not complete; it begins again."""
+
+_log = logging.getLogger(__name__)
 
 _RUN_ID: Final = re.compile(r"[\x21-\x7e]{1,100}")
 
@@ -65,8 +73,8 @@ def run(
     """Run a pipeline, or the part that makes `only` these.
 
     The same `run_id` is committed once: a second run under it changes nothing and says so. Stages named in
-    `from_scratch` forget what they have read so far. A `dry_run` does everything, the checks too, and aborts instead of
-    committing.
+    `from_scratch` forget what they have read so far, and replace the rows of their tables in this commit. A `dry_run`
+    does everything, the checks too, and aborts instead of committing.
 
     Raises `InvalidPipeline` before anything runs; `CheckFailed`, `StageFailed`, `PositionLost`; `Conflict` after the
     last attempt; `Unavailable`; and `Unknown`, upon which the same run id settles what happened.
@@ -96,7 +104,7 @@ class Runner:
 
     def run(self) -> RunResult:
         began, pipeline = time.perf_counter(), self._pipeline
-        _check_there(self._graph, self._lake)
+        self._graph = _with_session_views(self._graph, self._lake, pipeline.namespace)
         retry = Retry(pipeline.attempts, first_pause_s=0.1)
         for attempt in range(1, pipeline.attempts + 1):
             # The cheap way to find out. What makes it certain is the same question inside the transaction.
@@ -151,23 +159,53 @@ class Runner:
                 self._graph,
                 pipeline.namespace,
                 wish.params,
-                progress.without(wish.from_scratch),
+                progress.without(self._forgotten(progress)),
+                wish.from_scratch,
                 self._left_out,
             )
             self._create_namespaces(tx)
             use(tx, pipeline.namespace)
             stages = self._stages(work, report)
             checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
-            inputs = inputs_of(self._lake, tx, work.seen, work.before, _since(progress, work))
+            work.check_reads()
+            inputs = inputs_of(self._lake, tx, work.reads, work.staged())
             result = RunResult(pipeline.name, wish.run_id, State.DRY_RUN, None, 0.0, 1, stages, checks, inputs)
             if wish.dry_run:
                 tx.abort()
                 return result
-            after = work.progress.after(wish.run_id, tx.id, work.read)
+            after = work.progress.after(wish.run_id, tx.id, work.positions)
             tx.state.put(self._document, after.to_json(), revision=document.revision)
             self._on_event(pipeline.name, "committing", None)
             tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(self._graph.steps)))
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
+
+    def _forgotten(self, progress: Progress) -> set[str]:
+        """The stages whose positions a run from scratch forgets: those named, and the views that they read.
+
+        Raises `InvalidPipeline` if such a view reads what is new for other tables as well: they would get all of its
+        rows a second time.
+        """
+        named = set(self._wish.from_scratch)
+        views: set[str] = set()
+        waiting = list(named)
+        while waiting:
+            step = self._graph.steps[waiting.pop()]
+            if step.dataset.is_view:
+                views.add(step.name)
+            waiting += [
+                one
+                for one in step.reads
+                if one in self._graph.steps and one not in views and self._graph.steps[one].dataset.is_view
+            ]
+        for view in sorted(views & progress.positions.keys()):
+            others = sorted(self._graph.made_of(view) - named)
+            if others:
+                raise InvalidPipeline(
+                    f"{', '.join(sorted(named))} cannot begin from scratch alone: view {view} reads what is new, also "
+                    f"for {', '.join(others)}, which would get all rows of it a second time. Name all of them: "
+                    f"{' '.join(f'--from-scratch {one}' for one in sorted({*named, *others} - views))}"
+                )
+        return named | views
 
     def _already(self, transaction_id: str, began: float, attempt: int) -> RunResult:
         seconds = time.perf_counter() - began
@@ -187,26 +225,30 @@ class Runner:
     # --- side by side ---
 
     def _stages(self, work: Work, report: Report) -> tuple[StageResult, ...]:
-        graph = self._graph
         done: dict[str, StageResult] = {}
         under_way: dict[Future[StageResult], str] = {}
         tag = f"lakepact-{work.tx.id}"
         with ThreadPoolExecutor(self._pipeline.parallel, thread_name_prefix="lakepact-stage") as threads:
             try:
-                while len(done) < len(graph.steps):
-                    for name in graph.ready(done, {*done, *under_way.values()}):
+                while len(done) < len(work.graph.steps):
+                    for name in work.graph.ready(done, {*done, *under_way.values()}):
                         under_way[threads.submit(self._stage, work, name, tag, report)] = name
                     finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
                     for future in finished:
                         name = under_way.pop(future)
-                        done[name] = future.result()
+                        try:
+                            done[name] = future.result()
+                        except UndeclaredInput as found:
+                            # Nothing of it is written yet: it is called again once that input is complete.
+                            work.graph = report.graph = work.graph.with_input(found.stage, found.name)
+                            _log.warning("%s. It is called again once %s is complete", found, found.name)
             except BaseException:
                 # Whoever is still at it works for nothing. Waiting for the threads is left to the block's end.
                 for future in under_way:
                     future.cancel()
                 self._lake.spark.sparkContext.cancelJobsWithTag(tag)
                 raise
-        return tuple(done[name] for name in graph.steps)
+        return tuple(done[name] for name in work.graph.steps)
 
     def _stage(self, work: Work, name: str, tag: str, report: Report) -> StageResult:
         self._lake.spark.sparkContext.addJobTag(tag)
@@ -214,6 +256,10 @@ class Runner:
         self._on_event(name, "begun", None)
         try:
             result = perform(work, work.graph.steps[name])
+        except UndeclaredInput:
+            report.stage_waits(name)
+            self._on_event(name, "waits", None)
+            raise
         except BaseException:
             report.stage_failed(name)
             self._on_event(name, "failed", None)
@@ -233,27 +279,48 @@ class Runner:
         return tuple(results)
 
 
-def _since(progress: Progress, work: Work) -> dict[str, int | None]:
-    """Where incremental reads have begun, by table."""
-    found = {table: progress.positions.get(stage, {}).get(table) for stage, table in work.read}
-    return {table: last.snapshot_id for table, last in found.items() if last is not None}
+def _with_session_views(graph: Graph, lake: SparkLake, namespace: str | None) -> Graph:
+    """The graph, reading temporary views of the session where an input without a namespace is no table.
 
-
-def _check_there(graph: Graph, lake: SparkLake) -> None:
-    """Every external input is there, or is in another catalog of the session, which only Spark knows."""
+    Raises `InvalidPipeline` if an input is neither in the lake nor in the session, nor in another catalog of it.
+    """
     missing = [
         name
         for name in graph.externals
-        if not _other_catalog(name, lake) and ("." not in name or not _exists(name, lake))
+        if not _other_catalog(name, lake) and ("." not in name or not _exists(name, lake)) and not _is_view(name, lake)
     ]
-    for name in list(missing):
-        # A view is as good as a table, and only Spark can read it.
-        if lake.spark.catalog.tableExists(f"{lake.catalog}.{name}"):
-            missing.remove(name)
-    if missing:
-        readers = {one: [step.name for step in graph.steps.values() if one in step.reads] for one in missing}
-        told = "; ".join(f"{one} (read by {', '.join(names) or 'a check'})" for one, names in readers.items())
-        raise InvalidPipeline(f"unknown inputs: {told}. They are neither declared here nor in {lake.plain.warehouse}")
+    prefix = f"{namespace}."
+    views = {
+        name: bare
+        for name in missing
+        if name.startswith(prefix) and _is_temporary_view(bare := name.removeprefix(prefix), lake)
+    }
+    unknown = [name for name in missing if name not in views]
+    if unknown:
+        readers = {one: [step.name for step in graph.steps.values() if one in step.reads] for one in unknown}
+        listed = "; ".join(f"{one} (read by {', '.join(names) or 'a check'})" for one, names in readers.items())
+        raise InvalidPipeline(
+            f"unknown inputs: {listed}. They are neither declared here nor in {lake.plain.warehouse}, nor temporary "
+            f"views of the session"
+        )
+    return graph.renamed(views) if views else graph
+
+
+def _is_view(name: str, lake: SparkLake) -> bool:
+    """Whether it is a view of the lake. Only Spark can read one, and only its analysis tells."""
+    try:
+        return bool(lake.spark.table(f"{quoted(lake.catalog)}.{quoted(name)}").schema)
+    except AnalysisException:
+        return False
+
+
+def _is_temporary_view(name: str, lake: SparkLake) -> bool:
+    if "." in name:
+        return False
+    try:
+        return bool(lake.spark.catalog.getTable(name).isTemporary)
+    except AnalysisException:
+        return False
 
 
 def _exists(name: str, lake: SparkLake) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 from typing import Any, Final
@@ -18,14 +18,14 @@ from lakepact.pipelines.binding import bound
 from lakepact.pipelines.checks import dropped, evaluate
 from lakepact.pipelines.context import running
 from lakepact.pipelines.declared import Flow
-from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, StageFailed
+from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, StageFailed, StaleRead, UndeclaredInput
 from lakepact.pipelines.expectations import Over
-from lakepact.pipelines.graph import Graph, Step
+from lakepact.pipelines.graph import Graph, Step, made_of_itself
 from lakepact.pipelines.inputs import parameters_of
-from lakepact.pipelines.lineage import Seen, seen_in
+from lakepact.pipelines.lineage import TableRead, below, files_in, files_of, reads_in
 from lakepact.pipelines.positions import Position, Progress, range_of
 from lakepact.pipelines.results import CheckResult, Figures, StageResult
-from lakepact.pipelines.sqltables import quoted, replaced, tables_in
+from lakepact.pipelines.sqltables import parts_of, quoted, replaced, tables_in
 from lakepact.pipelines.tables import DeltaState, TableState, added_since, between, figures_since, table_state
 from lakepact.pipelines.writing import write
 from lakepact.spark import SparkTransaction
@@ -45,49 +45,56 @@ class Work:
     tx: SparkTransaction
     outside: SparkSession
     graph: Graph
+    """Grows by the edges that are found while stages run."""
+
     namespace: str | None
     params: Mapping[str, str]
     progress: Progress
+    from_scratch: Collection[str] = ()
+    """Tables whose rows are replaced: they are made as if there had been none."""
+
     left_out: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Tables that are made of a view and not part of this run, by view."""
 
-    read: dict[tuple[str, str], Position] = field(default_factory=dict)
-    """Where incremental reads have stopped."""
+    positions: dict[tuple[str, str], Position] = field(default_factory=dict)
+    """Where incremental reads have stopped, by stage and table."""
 
-    before: dict[str, int | None] = field(default_factory=dict)
-    """The snapshots of the run's own tables when it began, or the versions of Delta tables."""
+    complete: dict[str, TableState | None] = field(default_factory=dict)
+    """Datasets whose stage is done, as they are staged. None: a view."""
 
-    seen: dict[Seen, set[str]] = field(default_factory=dict)
-    """Which stages have read which snapshots."""
+    reads: dict[str, set[TableRead]] = field(default_factory=dict)
+    """The tables that each stage has read."""
+
+    files: dict[str, set[frozenset[str]]] = field(default_factory=dict)
+    """The files that each stage has read by their location: those of Delta tables, and others."""
 
     views: Iterator[int] = field(default_factory=lambda: count(1))
     """Numbers for the names of what a query reads by name and Spark does not know."""
 
     lock: Lock = field(default_factory=Lock)
 
-    def witness(self, stage: str, frame: DataFrame) -> DataFrame:
-        """Remember what this frame reads."""
-        found = seen_in(frame)
+    def begin(self, stage: str) -> None:
+        """Forget what an earlier call of this stage has read."""
         with self.lock:
-            for one in found:
-                self.seen.setdefault(one, set()).add(stage)
-        return frame
+            self.reads[stage], self.files[stage] = set(), set()
+
+    def record(self, stage: str, *reads: TableRead) -> None:
+        with self.lock:
+            self.reads.setdefault(stage, set()).update(reads)
 
     def delta(self, stage: str, statements: Statements, name: str) -> DataFrame | None:
-        """A Delta table of this name, as the transaction sees it; None if it is none. Its reading is remembered."""
+        """A Delta table of this name, as the transaction sees it; None if it is none. The read is recorded."""
         if "." not in name or not self.tx.plain.delta.exists(name):
             return None
         state = self.table(name)
         if not isinstance(state, DeltaState):
             return None
-        with self.lock:
-            seen = Seen(name, state.table.table_id, None, state.table.version)
-            self.seen.setdefault(seen, set()).add(stage)
+        self.record(stage, _read_of(name, state))
         return read_files(statements.spark, state.table)
 
     def full(self, name: str) -> str:
         """The name of an input as the graph knows it."""
-        if "." in name or name in self.graph.steps or self.namespace is None:
+        if "." in name or name in self.graph.steps or name in self.graph.externals or self.namespace is None:
             return name
         return f"{self.namespace}.{name}"
 
@@ -95,14 +102,69 @@ class Work:
         """A table as the transaction sees it now."""
         return table_state(self.tx.plain, name)
 
+    def staged(self) -> dict[str, TableRead]:
+        """The run's own tables as they are staged."""
+        with self.lock:
+            return {name: _read_of(name, state) for name, state in self.complete.items() if state is not None}
+
+    def check_reads(self) -> None:
+        """Raise `StaleRead` if any stage has read another version of a table of this run than the one it stages.
+
+        Stages are checked while they run, as far as the run knows its tables then. This is the last check, before the
+        commit, when it knows all of them.
+        """
+        for stage in self.graph.steps:
+            for read in self.reads.get(stage, ()):
+                self.check_read(stage, read)
+            for files in self.files.get(stage, ()):
+                self.check_files(stage, files)
+
+    def check_read(self, stage: str, read: TableRead) -> None:
+        own = self.own_table(read)
+        staged = None if own is None else self.complete.get(own)
+        if own in (None, stage) or staged is None or read.explicit:
+            return
+        expected = _read_of(own or read.table, staged)
+        if (read.uuid, read.at) != (expected.uuid, expected.at):
+            raise StaleRead(stage, expected.table, str(read), str(expected))
+
+    def check_files(self, stage: str, files: frozenset[str]) -> None:
+        for name, state in tuple(self.complete.items()):
+            if not isinstance(state, DeltaState) or name == stage:
+                continue
+            read = below(files, state.table)
+            if read and read != files_of(state.table):
+                raise StaleRead(stage, name, "other files", f"version {state.table.version}")
+
+    def own_table(self, read: TableRead) -> str | None:
+        """The table of this run that was read, by its id or by its name in the lake's catalog; None if it is none."""
+        for name, state in tuple(self.complete.items()):
+            if state is not None and state.uuid == read.uuid:
+                return name
+        in_lake = read.catalog is None or read.catalog in self.tx.catalogs
+        return read.table if in_lake and read.table in self.graph.tables else None
+
 
 class StageReader:
-    """What the function of a stage reads through."""
+    """What the function of a stage reads through.
 
-    def __init__(self, work: Work, statements: Statements, step: Step) -> None:
+    A read of a table of the same run must be of the staged version. If that table is not complete yet, which happens
+    when no edge of the graph orders the two stages, `UndeclaredInput` is raised: the runner adds the edge and calls the
+    stage again. If it is complete and another version was read, that is `StaleRead`, and the run fails.
+    """
+
+    def __init__(self, work: Work, statements: Statements, step: Step, *, check: str | None = None) -> None:
+        """`check`: the name of the check that reads, if it is no query. It cannot be called again."""
         self._work = work
         self._statements = statements
         self._step = step
+        self._check = check
+        self._complete = frozenset(work.complete)
+        """What was complete when the stage began."""
+
+    @property
+    def session(self) -> SparkSession:
+        return self._statements.spark
 
     def read(self, name: str) -> DataFrame:
         full, statements = self._known(name), self._statements
@@ -111,7 +173,7 @@ class StageReader:
         if (delta := self._work.delta(self._step.name, statements, full)) is not None:
             return delta
         frame = statements.spark.table(full) if "." not in full else statements.table(full)
-        return self._work.witness(self._step.name, frame)
+        return self.observe(frame)
 
     def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
         full, work = self._known(name), self._work
@@ -132,13 +194,72 @@ class StageReader:
         last = work.progress.positions.get(self._step.name, {}).get(full)
         new = range_of(full, table.table.metadata, last, skip_changes=skip_changes)
         with work.lock:
-            work.read[self._step.name, full] = new.position
-        whole = work.witness(self._step.name, self._statements.table(full))
+            work.positions[self._step.name, full] = new.position
         if new.is_empty:
-            return whole.where("false")
+            # No plan shows this read, so it is recorded here.
+            work.record(self._step.name, replace(_read_of(full, table), since=new.since))
+            return self._statements.spark.createDataFrame([], self._statements.table(full).schema)
         if new.since is None:
-            return whole
-        return between(self._statements, full, new.since, new.position.snapshot_id)
+            return self.observe(self._statements.table(full))
+        return self.observe(between(self._statements, full, new.since, new.position.snapshot_id))
+
+    def require(self, names: Iterable[str], *, tables: bool) -> None:
+        work = self._work
+        for name in names:
+            parts = parts_of(name)
+            full = work.full(".".join(parts[1:] if len(parts) > 2 and parts[0] in work.tx.catalogs else parts))
+            step = work.graph.steps.get(full)
+            if step is None or full == self._step.name:
+                continue
+            if step.dataset.is_view:
+                self._check_complete(full)
+            elif tables:
+                # It may have become complete after it was looked for.
+                self._read_before_it_was_complete(full)
+
+    def observe(self, frame: DataFrame) -> DataFrame:
+        work, stage = self._work, self._step.name
+        reads, files = reads_in(frame), files_in(frame)
+        work.record(stage, *reads)
+        if files:
+            with work.lock:
+                work.files.setdefault(stage, set()).add(files)
+        for read in reads:
+            own = work.own_table(read)
+            if own is None or read.explicit:
+                continue
+            if own == stage:
+                self._check_reads_itself()
+                continue
+            self._check_complete(own)
+            try:
+                work.check_read(stage, read)
+            except StaleRead:
+                self._read_before_it_was_complete(own)
+                raise
+        work.check_files(stage, files)
+        return frame
+
+    def _check_complete(self, name: str) -> None:
+        """Raise `UndeclaredInput` if another dataset of this run is not complete."""
+        if name in self._work.complete:
+            return
+        if self._check is not None:
+            raise InvalidPipeline(
+                f"check {self._check} of {self._step.name} reads {name}, which this run writes and has not completed "
+                f"yet. Take it as a parameter, which makes it a check between tables: "
+                f"def {self._check.replace(' ', '_')}({self._step.name.rpartition('.')[2]}, {name.rpartition('.')[2]})"
+            )
+        raise UndeclaredInput(self._step.name, name)
+
+    def _read_before_it_was_complete(self, name: str) -> None:
+        if name not in self._complete and self._check is None:
+            raise UndeclaredInput(self._step.name, name)
+
+    def _check_reads_itself(self) -> None:
+        step = self._step
+        if self._check is None and not step.can_read_itself:
+            raise InvalidPipeline(made_of_itself(step))
 
     def _nothing_yet(self) -> DataFrame:
         """What a table reads of itself when it is made for the first time."""
@@ -151,18 +272,19 @@ class StageReader:
 
     def _known(self, name: str) -> str:
         full = self._work.full(name)
-        graph, step = self._work.graph, self._step
-        if full in graph.steps and full != step.name and full not in step.reads:
-            raise InvalidPipeline(
-                f"{step.name} reads {full}, which this run makes, and the graph does not know it: the two may run in "
-                f"any order. Name it: inputs=[{full!r}]"
-            )
+        if full in self._work.graph.steps and full != self._step.name:
+            self._check_complete(full)
         return full
 
 
 def perform(work: Work, step: Step) -> StageResult:
-    """Compute, write and check one dataset. Raises `StageFailed`, `CheckFailed`, `Conflict`, other errors of ours."""
+    """Compute, write and check one dataset.
+
+    Raises `UndeclaredInput`, in which case nothing was written; `StageFailed`, `CheckFailed`, `Conflict`, other errors
+    of ours.
+    """
     began = time.perf_counter()
+    work.begin(step.name)
     try:
         return _view(work, step, began) if step.dataset.is_view else _table(work, step, began)
     except LakepactError:
@@ -181,9 +303,8 @@ def _view(work: Work, step: Step, began: float) -> StageResult:
     [flow] = step.flows
     frame, left_out = dropped(step.dataset.checks, step.name, _frame(work, statements, step, flow))
     frame.createOrReplaceTempView(step.name)
-    reader = StageReader(work, statements, step)
-    checked = evaluate(step.local_checks, step.name, lambda over: frame, reader.read, _binder(work, statements))
-    return _result(step, began, Figures(), (*left_out, *checked))
+    checked = _local_checks(work, statements, step, lambda over: frame)
+    return _result(work, step, began, None, Figures(), (*left_out, *checked))
 
 
 def _table(work: Work, step: Step, began: float) -> StageResult:
@@ -193,26 +314,53 @@ def _table(work: Work, step: Step, began: float) -> StageResult:
     statements = work.tx.stage({"lakepact.stage": step.name}, {**current, **conf})
     activate(statements.spark)
     before = work.table(step.name)
-    with work.lock:
-        work.before[step.name] = None if before is None else before.at
+    if step.name in work.from_scratch and before is not None and step.reads_itself:
+        # It reads itself as a table without rows. `write` replaces the rows of all others.
+        statements.delete(step.name, "true")
+    # All queries before the first write: a query may find that it has to wait for another table of this run.
+    frames = [_frame(work, statements, step, flow) for flow in step.flows]
     left_out: list[CheckResult] = []
-    for number, flow in enumerate(step.flows):
-        frame = _frame(work, statements, step, flow)
-        frame, results = dropped(step.dataset.checks, step.name, frame)
+    for number, frame in enumerate(frames):
+        kept, results = dropped(step.dataset.checks, step.name, frame)
         _raise_failed(results)
         left_out += results
-        write(statements, step, frame, before if number == 0 else work.table(step.name), first=number == 0)
+        write(
+            statements,
+            step,
+            kept,
+            before if number == 0 else work.table(step.name),
+            first=number == 0,
+            replace_rows=number == 0 and step.name in work.from_scratch,
+        )
     after = work.table(step.name)
     assert after is not None
-    reader = StageReader(work, statements, step)
-    checked = evaluate(
-        step.local_checks, step.name, staged(statements, step, before, after), reader.read, _binder(work, statements)
+    checked = _local_checks(work, statements, step, staged(statements, step, before, after))
+    return _result(work, step, began, after, figures_since(before, after), (*left_out, *checked))
+
+
+def _local_checks(
+    work: Work, statements: Statements, step: Step, frame_of: Callable[[Over], DataFrame]
+) -> tuple[CheckResult, ...]:
+    return evaluate(
+        step.local_checks,
+        step.name,
+        frame_of,
+        StageReader(work, statements, step).read,
+        lambda function: _bound_check(work, statements, step, function),
     )
-    return _result(step, began, figures_since(before, after), (*left_out, *checked))
 
 
-def _result(step: Step, began: float, figures: Figures, checks: tuple[CheckResult, ...]) -> StageResult:
+def _result(
+    work: Work,
+    step: Step,
+    began: float,
+    state: TableState | None,
+    figures: Figures,
+    checks: tuple[CheckResult, ...],
+) -> StageResult:
     _raise_failed(checks)
+    with work.lock:
+        work.complete[step.name] = state
     target = None if step.dataset.is_view else step.name
     mode = step.dataset.kind.value if target is None else step.dataset.mode
     return StageResult(step.name, target, mode, time.perf_counter() - began, figures, checks)
@@ -229,8 +377,9 @@ def cross_checks(work: Work, step: Step) -> tuple[CheckResult, ...]:
     def whole(over: Over) -> DataFrame:
         return read(step.name)
 
-    with running(StageReader(work, statements, step), work.params):
-        return evaluate(step.cross_checks, step.name, whole, read, _binder(work, statements))
+    return evaluate(
+        step.cross_checks, step.name, whole, read, lambda function: _bound_check(work, statements, step, function)
+    )
 
 
 def staged(
@@ -256,9 +405,9 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
             given = {parameter: reader.read(name) for parameter, name in flow.parameters.items()}
             given |= _reserved(flow.function, statements.spark, work.params)
             made = bound(flow.function, work.outside, statements.spark)(**given)
-    if isinstance(made, str):
-        args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
-        made = statements.sql(_with_delta_views(work, statements, step, made), args)
+        if isinstance(made, str):
+            args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
+            made = statements.sql(_with_delta_views(work, statements, step, made), args)
     if not isinstance(made, DataFrame):
         raise InvalidPipeline(
             f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"
@@ -271,7 +420,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
     schema = step.dataset.schema
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
-    return work.witness(step.name, made if schema is None else made.to(schema))
+    return reader.observe(made if schema is None else made.to(schema))
 
 
 def _with_delta_views(work: Work, statements: Statements, step: Step, query: str) -> str:
@@ -301,8 +450,23 @@ def use(statements: Statements, namespace: str | None) -> None:
         statements.sql(f"USE {quoted(statements.catalog)}.{quoted(namespace)}")
 
 
-def _binder(work: Work, statements: Statements) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return lambda function: bound(function, work.outside, statements.spark)
+def _bound_check(work: Work, statements: Statements, step: Step, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a check, in the session of the stage, reading through it."""
+    inside = bound(function, work.outside, statements.spark)
+    reader = StageReader(work, statements, step, check=getattr(function, "__name__", "function").replace("_", " "))
+
+    def call(**given: Any) -> Any:
+        with running(reader, work.params):
+            return inside(**given)
+
+    return call
+
+
+def _read_of(name: str, state: TableState) -> TableRead:
+    """A table as it is now, as a read of all of it."""
+    if isinstance(state, DeltaState):
+        return TableRead(name, state.uuid, None, state.table.version)
+    return TableRead(name, state.uuid, state.table.snapshot_id)
 
 
 def _raise_failed(results: tuple[CheckResult, ...]) -> None:

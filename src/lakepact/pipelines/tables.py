@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -16,10 +16,17 @@ from lakepact.pipelines.sqltables import quoted
 from lakepact.spark.delta_files import read_files
 from lakepact.spark.statements import Statements
 
+COPIED_ROWS: Final = "spark.merge-into.num-target-rows-copied"
+"""Of a snapshot's summary: rows that a merge has rewritten and not changed."""
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergState:
     table: LoadedTable
+
+    @property
+    def uuid(self) -> str:
+        return self.table.uuid
 
     @property
     def at(self) -> int | None:
@@ -44,17 +51,23 @@ class IcebergState:
         def total(name: str) -> int:
             return sum(int(summary.get(name, 0)) for summary in summaries)
 
+        # Rows that a merge only copied from one file to another are neither added nor removed.
+        copied = total(COPIED_ROWS)
         return Figures(
-            rows=total("added-records"),
+            rows=total("added-records") - copied,
             files=total("added-data-files"),
             bytes=total("added-files-size"),
-            removed_rows=total("deleted-records"),
+            removed_rows=total("deleted-records") - copied,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
     table: DeltaTable
+
+    @property
+    def uuid(self) -> str:
+        return self.table.table_id
 
     @property
     def at(self) -> int | None:

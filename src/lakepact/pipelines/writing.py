@@ -18,9 +18,18 @@ _DELTA: Final = "delta"
 _ICEBERG: Final = "iceberg"
 
 
-def write(statements: Statements, step: Step, frame: DataFrame, before: TableState | None, *, first: bool) -> None:
+def write(
+    statements: Statements,
+    step: Step,
+    frame: DataFrame,
+    before: TableState | None,
+    *,
+    first: bool,
+    replace_rows: bool = False,
+) -> None:
     """Stage the rows. The first flow decides what becomes of the table, all others add to it; a table that is not
-    there (`before`: as the run has found it) is created as it was declared."""
+    there (`before`: as the run has found it) is created as it was declared. With `replace_rows` the rows that are there
+    are deleted in the same transaction."""
     dataset = step.dataset
     mode = dataset.mode if first else "append"
     table_format = _format(step, before)
@@ -41,6 +50,8 @@ def write(statements: Statements, step: Step, frame: DataFrame, before: TableSta
         # A Delta table keeps its columns. What it holds is computed anew, and its older versions stay.
         mode = "overwrite"
     _add_columns(statements, step.name, frame, is_delta=is_delta)
+    if replace_rows and mode != "overwrite" and not step.reads_itself:
+        statements.delete(step.name, "true")
     keys = dataset.keys if mode == "merge" else ()
     # Checks have looked at all of the table: what others have added meanwhile they have not seen.
     statements.write(frame, step.name, mode, keys=keys, format=table_format, exact=True)

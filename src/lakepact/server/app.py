@@ -27,16 +27,17 @@ from lakepact.catalog.trail import Trail
 from lakepact.catalog.warehouse import Warehouse
 from lakepact.errors import InvalidSetting
 from lakepact.extras import how_to_install
-from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng
+from lakepact.kernel.ports import BlobStore, CellStore, Rng
+from lakepact.kernel.trusted_time import TrustedClock
 from lakepact.mirrors import Mirrors, MirrorSettings
 from lakepact.runtime import AsyncioTasks, SystemClock, SystemRng
+from lakepact.server import logs
 from lakepact.server.asgi import Admit, Application
 from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.auth.wiring import Auth, auth_of
 from lakepact.server.catalog_watch import CatalogWatch
 from lakepact.server.health import Draining, Health
 from lakepact.server.http import Request, Response
-from lakepact.server.logs import RequestLines
 from lakepact.server.metrics import Metrics
 from lakepact.server.openapi import docs_routes
 from lakepact.server.rest import error_answer, rest_routes
@@ -51,8 +52,10 @@ from lakepact.server.vending import Delegation, Outside, vendors_of
 from lakepact.settings import Settings
 from lakepact.stores import delta_rows, open_blobs, open_store
 from lakepact.upkeep.audit import AuditTrail
+from lakepact.upkeep.clock_evidence import ClockEvidence
 from lakepact.upkeep.collection import CollectorSettings, collection_job
 from lakepact.upkeep.lease import Lease
+from lakepact.upkeep.projection_lag import projection_lag_job
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
 from lakepact.upkeep.restore import check_complete
@@ -77,7 +80,8 @@ class Opened:
     """By name; their URLs are in `settings.places()`."""
 
     metrics: Metrics
-    clock: Clock
+    clock: TrustedClock
+    clock_evidence: ClockEvidence
     rng: Rng
     tasks: AsyncioTasks
     """What may go on after an answer. Drained before anything is closed."""
@@ -107,6 +111,7 @@ class Service:
 
     catalogs: Mapping[str, Catalog]
     trail: AuditTrail
+    metrics: Metrics
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -178,6 +183,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             on_turn=partial(_upkeep_ended, opened.metrics),
         )
         stack.push_async_callback(runner.stop)
+        stack.push_async_callback(opened.clock_evidence.stop)
         samples = Samples(opened.metrics, opened.clock) if settings.ui else None
         site = None if samples is None else _site(opened, catalogs, samples, health, runner, auth, trail)
         pages = [] if site is None else site.routes()
@@ -193,6 +199,8 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             stack.push_async_callback(mirrors.stop)
 
         async def startup() -> None:
+            # In every worker: each process has its own idea of the time.
+            opened.clock_evidence.start()
             runner.start()
             trail.start()
             if samples is not None:
@@ -202,6 +210,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
                 mirrors.start()
 
         async def shutdown() -> None:
+            await opened.clock_evidence.stop()
             await runner.stop()
             await trail.stop()
             if samples is not None:
@@ -220,6 +229,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             shutdown=shutdown,
             admit=admit or auth.guard.admit,
             refuse=None if site is None else site.refused,
+            draining=draining,
         )
         asgi: Asgi = application if opened.tracing is None else opened.tracing.application(application)
         grpc = None
@@ -227,7 +237,9 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             grpc = _grpc(opened, catalogs, settings.grpc_port, trail, admit_call or auth.guard.admit_call, tls)
         if grpc is not None:
             stack.push_async_callback(grpc.stop)
-        return Service(asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, stack.pop_all())
+        return Service(
+            asgi, routes, draining, runner, auth, grpc, tls, catalogs, trail, opened.metrics, stack.pop_all()
+        )
     raise AssertionError("unreachable")
 
 
@@ -236,6 +248,7 @@ class WithoutServer:
     """Store and catalogs as a server has them, for a command that works beside any number of servers."""
 
     store: CellStore
+    clock: TrustedClock
     catalogs: Mapping[str, Catalog]
     mirrors: Mirrors | None
 
@@ -249,7 +262,7 @@ async def without_server(settings: Settings) -> AsyncIterator[WithoutServer]:
         catalogs, watch = _catalogs(opened)
         if watch.receipts is not None:
             stack.callback(watch.receipts.hurry)
-        yield WithoutServer(opened.store, catalogs, watch.mirrors)
+        yield WithoutServer(opened.store, opened.clock, catalogs, watch.mirrors)
 
 
 def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
@@ -314,6 +327,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         )
         opened.jobs["receipts"] = watch.receipts.catch_up
         opened.jobs.update(_receipt_jobs(opened, catalogs))
+        opened.jobs["projection-lag"] = projection_lag_job(catalogs, opened.clock, metrics.projection_lag)
     return catalogs, watch
 
 
@@ -321,8 +335,9 @@ def _upkeep_ended(metrics: Metrics, held: bool) -> None:
     if held:
         metrics.upkeep_ended()
     else:
-        # Who holds the lease counts them now. What was counted here is long ago.
+        # The server that holds the lease measures now. What was measured here is out of date.
         metrics.unfinished_transactions()
+        metrics.projection_lag(0.0)
 
 
 def _receipt_jobs(opened: Opened, catalogs: Mapping[str, Catalog]) -> dict[str, Job]:
@@ -423,6 +438,8 @@ def _grpc(
     tls: Certificate | None,
 ) -> GrpcServer:
     """The same catalogs behind another door. Imported only where it is wanted: it needs the extra `grpc`."""
+    # gRPC's core prints to standard error from the threads that serve calls, and would block with it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from lakepact.server.grpc.server import GrpcServer
         from lakepact.server.grpc.service import TransactionsService
@@ -443,7 +460,7 @@ def _grpc(
 
 
 def _log_request(opened: Opened) -> Callable[[dict[str, Any]], None]:
-    line = RequestLines(opened.settings.log_level)
+    line = logs.RequestLines(opened.settings.log_level)
     return line if opened.tracing is None else opened.tracing.described(line)
 
 
@@ -463,7 +480,8 @@ def _memory(url: str) -> bool:
 
 
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
-    clock, rng, tasks, metrics = SystemClock(), SystemRng(), AsyncioTasks(), Metrics()
+    clock, rng, tasks, metrics = TrustedClock(SystemClock()), SystemRng(), AsyncioTasks(), Metrics()
+    logs.count_dropped(metrics.log_lines_dropped)
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.
@@ -474,6 +492,11 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
         settings.store, settings.kernel(), clock=clock, rng=rng, tasks=tasks, options=settings.store_options
     )
     stack.push_async_callback(store.close)
+    evidence = ClockEvidence(
+        clock, store, on_judged=lambda found: metrics.clock_judged(found.difference_ms, confirmed=found.confirmed)
+    )
+    # Before anything is written: what is written first must not be dated by a clock that is days wrong.
+    await evidence.read()
     if tracing is not None:
         store = tracing.port(store, "store")
     await check_complete(store)
@@ -484,7 +507,9 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
         warehouses[name] = blobs if tracing is None else tracing.port(blobs, "warehouse")
     stack.push_async_callback(_drain, tasks)
     process = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
-    return Opened(settings, store, warehouses, metrics, clock, rng, tasks, process, tracing, store_jobs(store))
+    return Opened(
+        settings, store, warehouses, metrics, clock, evidence, rng, tasks, process, tracing, store_jobs(store)
+    )
 
 
 def _make_folder(path: str) -> None:

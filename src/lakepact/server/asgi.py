@@ -27,6 +27,7 @@ from lakepact.catalog.idempotency import hash_body
 from lakepact.errors import InvalidRequest, OutOfMemory
 from lakepact.limits import LARGE_INPUT_BYTES, LimitExceeded
 from lakepact.runtime import off_loop
+from lakepact.server.health import Draining
 from lakepact.server.http import (
     KEY_HEADER,
     Headers,
@@ -113,8 +114,10 @@ class Application:
         shutdown: Hook | None = None,
         admit: Admit | None = None,
         refuse: Refuse | None = None,
+        draining: Draining | None = None,
     ) -> None:
         """Without `admit` nobody is asked for a name."""
+        self._draining = draining or Draining()
         self._refuse = refuse
         self._admit = admit
         self._router = router
@@ -327,6 +330,8 @@ class Application:
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
+        if self._draining.asked:
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         if parts or len(body) > _PIECE_BYTES:
             # Piece by piece, as the client reads: what is handed over at once is held in a buffer of the connection.
@@ -381,6 +386,7 @@ def _request(
         id=request_id,
         principal=principal,
         address=client[0] if client else "",
+        inside=match.inside,
         large_body=large,
     )
 

@@ -8,12 +8,15 @@ on which nothing comes is closed. What is refused is answered with 431 or 408, a
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import structlog
 
 from lakepact.server.http import Response, error_response
 from lakepact.server.whole_answers import WholeAnswers
+
+_FIRST_BYTE_S: Final = 1.0
+"""How long a server that shuts down waits for the first request of a new connection."""
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +39,7 @@ class HeadsWithinBounds(WholeAnswers):
         self._began_now = False
         self._bytes = 0
         self._oversized = False
+        self._is_new = True
         self._timer: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self._allow(self.idle_s)
@@ -61,6 +65,19 @@ class HeadsWithinBounds(WholeAnswers):
             # Empty lines before a head: they stop the clock for idle connections, so this one goes on.
             self._allow(self.within_s)
 
+    def shutdown(self) -> None:
+        """Close the connection, unless a request is under way or may be on its way. uvicorn calls this once.
+
+        By now responses carry `Connection: close`, so a connection that has a request ends with its response.
+        """
+        in_head = self._in_head and self.headers is not None
+        if self._is_new and not in_head:
+            # A client that has just connected is about to send something.
+            self._allow(_FIRST_BYTE_S)
+        elif not in_head:
+            super().shutdown()
+        # Else the head is on its way, and has its own deadline.
+
     # --- of a request ---
 
     def on_message_begin(self) -> None:
@@ -75,7 +92,7 @@ class HeadsWithinBounds(WholeAnswers):
         if size > self.max_bytes:
             self._oversized = True
             raise _TooLarge
-        self._in_head = False
+        self._in_head = self._is_new = False
         if self._timer is not None:
             self._disarm()
         super().on_headers_complete()

@@ -37,7 +37,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Draining:
-    """Set once the server has been asked to stop: what is under way is finished, and nothing new should come."""
+    """Whether the server has been asked to stop.
+
+    From then on `/readyz` answers 503 and every response carries `Connection: close`. Requests are still served, so
+    that a load balancer has the time to notice.
+    """
 
     asked: bool = False
 

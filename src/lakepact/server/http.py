@@ -60,7 +60,7 @@ class LargeBody:
 class Request:
     method: str
     raw_path: str
-    """The path as it came, still percent-encoded, below the base path."""
+    """The path as it was sent, still percent-encoded, below the base path and below a transaction's base URI."""
 
     params: Mapping[str, str]
     """What the route's template names, decoded: one text for one segment, slashes included."""
@@ -79,6 +79,9 @@ class Request:
 
     address: str = ""
     """Where it came from: a client, or the proxy in front of us."""
+
+    inside: str | None = None
+    """The transaction whose base URI it was sent to: `<warehouse>@<id>`, or `<id>` for the default warehouse."""
 
     large_body: LargeBody | None = None
     """What a worker thread made of a body that is too large for the event loop."""

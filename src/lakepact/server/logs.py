@@ -1,7 +1,8 @@
-"""How log lines look: one JSON object a line, or text with colours where a person watches. Always standard error.
+"""Format log lines: one JSON object a line, or text with colours on a terminal. Always to standard error.
 
-Libraries that use Python's own logging (uvicorn, asyncio) end up in the same lines. The line that every request leaves
-looks like the others and is made by hand: structlog's way costs several times as much, and reads are fast.
+Lines of a server go through `log_writer.py`, so that no log call blocks or raises. Libraries that use Python's own
+logging (uvicorn, asyncio, grpc), warnings, and exceptions that Python itself would print end up in the same lines.
+The line of a request is formatted by hand: structlog costs several times as much, and reads are fast.
 
 What is logged can be changed while the process runs: `set_level`. It is one number for the whole process, looked at for
 every line, since loggers that were used once keep the way they were made.
@@ -9,42 +10,139 @@ every line, since loggers that were used once keep the way they were made.
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 import structlog
+
+from lakepact.server.log_writer import LogWriter, timestamp
+
+FLUSH_WITHIN_S: Final = 2.0
+"""How long an ending process waits for its log to be written."""
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _level: int | None = None
 """What is logged now. None: nobody has said so yet, as where a server is built without being run."""
 
 
+_writer: LogWriter | None = None
+"""None in a process that is not a server, and where a server is built without being run."""
+
+
 def configure(level: str) -> None:
-    person = sys.stderr.isatty()
-    last: list[Any] = (
-        [for_people()]
-        if person
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_as_bytes)]
+    """Log as a server does, to standard error, from this level on."""
+    global _writer
+    interactive = sys.stderr.isatty()
+    if _writer is None:
+        _writer = LogWriter(sys.stderr.fileno())
+        sys.stderr = _QueuedStream(sys.stderr, _writer)
+    renderers: list[Any] = (
+        [for_people(), _with_newline]
+        if interactive
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_as_line)]
     )
     structlog.configure(
         processors=[
             _drop_unwanted,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *last,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["debug"]),
-        logger_factory=(
-            structlog.PrintLoggerFactory(sys.stderr) if person else structlog.BytesLoggerFactory(sys.stderr.buffer)
-        ),
+        logger_factory=_QueuedLogger,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_Forward()], force=True)
+    logging.captureWarnings(True)
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_thread_exception
     set_level(level)
+
+
+def flush(within_s: float = FLUSH_WITHIN_S) -> None:
+    """Wait until the lines logged so far are written, at most this long. Call it before the process ends."""
+    if _writer is not None:
+        _writer.flush(within_s)
+
+
+def count_dropped(count: Callable[[int], None]) -> None:
+    """Have `count` called with the number of lines whenever lines are dropped."""
+    if _writer is not None:
+        _writer.on_dropped(count)
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null for each standard stream that the process was started without (as by `2>&-`).
+
+    Otherwise the next file or socket that is opened gets the free descriptor, and whatever a library prints goes there.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor is this one. Workers inherit it.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+class _QueuedStream(io.TextIOBase):
+    """Standard error for libraries that print: whole lines go to the writer, and nothing blocks."""
+
+    def __init__(self, stream: TextIO, writer: LogWriter) -> None:
+        self._stream = stream
+        self._writer = writer
+        self._unfinished = ""
+
+    encoding = "utf-8"
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        whole, newline, self._unfinished = (self._unfinished + text).rpartition("\n")
+        if newline:
+            self._writer.write((whole + newline).encode(errors="backslashreplace"))
+        return len(text)
+
+
+class _QueuedLogger:
+    """Hands formatted lines to the writer."""
+
+    def __init__(self, *_: object) -> None:
+        """structlog may pass the name of a logger, which the line has already."""
+        assert _writer is not None
+        self.msg = _writer.write
+
+    def __getattr__(self, name: str) -> Callable[[bytes], None]:
+        # structlog looks up the method of the level: debug, info, ...
+        return self.msg
+
+
+def _log_unraisable(args: Any) -> None:
+    text = args.err_msg or "Exception ignored in"
+    structlog.get_logger(__name__).error(f"{text} {args.object!r}", exc_info=args.exc_value)
+
+
+def _log_thread_exception(args: threading.ExceptHookArgs) -> None:
+    if args.exc_type is not SystemExit:
+        name = None if args.thread is None else args.thread.name
+        structlog.get_logger(__name__).error("a thread failed", thread=name, exc_info=args.exc_value)
 
 
 def configure_command() -> None:
@@ -114,17 +212,21 @@ def _request_writer() -> Callable[[dict[str, Any]], None]:
     if sys.stderr.isatty():
         log = structlog.get_logger()
         return lambda fields: log.info("request", **fields)
-    buffer = sys.stderr.buffer
+    emit = _write_directly if _writer is None else _writer.write
 
     def write(fields: dict[str, Any]) -> None:
         fields["event"] = "request"
         fields["level"] = "info"
-        now = time.time()
-        fields["timestamp"] = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06}Z"
-        buffer.write(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
-        buffer.flush()
+        fields["timestamp"] = timestamp(time.time())
+        emit(_as_line(fields))
 
     return write
+
+
+def _write_directly(line: bytes) -> None:
+    """For an application that runs inside of another process, such as a test."""
+    sys.stderr.buffer.write(line)
+    sys.stderr.buffer.flush()
 
 
 def _drop_unwanted(_logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -146,9 +248,17 @@ class _Forward(logging.Handler):
         )
 
 
+def _with_newline(_logger: Any, _name: str, text: Any) -> bytes:
+    return f"{text}\n".encode(errors="backslashreplace")
+
+
 def _as_text(line: Any, **_: Any) -> str:
-    return _as_bytes(line).decode()
+    return _as_line(line).decode().removesuffix("\n")
 
 
-def _as_bytes(line: Any, **_: Any) -> bytes:
-    return orjson.dumps(line, default=repr)
+def _as_line(line: Any, **_: Any) -> bytes:
+    try:
+        return orjson.dumps(line, default=repr, option=orjson.OPT_APPEND_NEWLINE)
+    except (TypeError, ValueError):
+        # orjson refuses lone surrogates and integers beyond 64 bits. A log call must not fail because of its values.
+        return json.dumps(line, default=repr, skipkeys=True).encode() + b"\n"

@@ -126,6 +126,18 @@ class Metrics:
             multiprocess_mode="livemin",
             registry=self.registry,
         )
+        self._clock_difference = Gauge(
+            "lakepact_clock_difference_seconds",
+            "How far the clock of this server is ahead of the store's clock or of the watermark; negative if behind.",
+            multiprocess_mode="livemostrecent",
+            registry=self.registry,
+        )
+        self._clock_confirmed = Gauge(
+            "lakepact_clock_confirmed",
+            "1 if the clock of this server is confirmed, so that things are deleted by age; else 0.",
+            multiprocess_mode="livemin",
+            registry=self.registry,
+        )
         unfinished = Gauge(
             "lakepact_unfinished_transactions",
             "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
@@ -135,6 +147,13 @@ class Metrics:
             registry=self.registry,
         )
         self._unfinished = {state: unfinished.labels(state) for state in UNFINISHED}
+        self._projection_lag = Gauge(
+            "lakepact_projection_lag_seconds",
+            "The age of the oldest commit that the projections do not have, in the warehouse that is behind most, as "
+            "upkeep measured it last. 0 where there are no projections, and where another server does upkeep.",
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         self._store_read = Gauge(
             "lakepact_store_read_seconds",
             "How long the store took for one small read, tried when this was asked for. Infinite if it did not answer.",
@@ -187,6 +206,17 @@ class Metrics:
         self._audit_lost = Counter(
             "lakepact_audit_lost",
             "Entries of the audit trail given up because the warehouse did not take them for too long.",
+            registry=self.registry,
+        )
+        self._event_loop_pause = Gauge(
+            "lakepact_event_loop_longest_pause_seconds",
+            "The longest time in the last one to two minutes for which the event loop of a process did not run.",
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
+        self._log_lines_dropped = Counter(
+            "lakepact_log_lines_dropped",
+            "Log lines dropped because standard error could not be written or its reader was too slow.",
             registry=self.registry,
         )
 
@@ -247,10 +277,17 @@ class Metrics:
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
 
+    def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
+        self._clock_difference.set(difference_ms / 1000)
+        self._clock_confirmed.set(1 if confirmed else 0)
+
     def unfinished_transactions(self, **counts: int) -> None:
         """By state. What is not named is none."""
         for state, gauge in self._unfinished.items():
             gauge.set(counts.get(state, 0))
+
+    def projection_lag(self, seconds: float) -> None:
+        self._projection_lag.set(seconds)
 
     def store_read(self, seconds: float) -> None:
         self._store_read.set(seconds)
@@ -269,6 +306,12 @@ class Metrics:
 
     def audit_lost(self) -> None:
         self._audit_lost.inc()
+
+    def event_loop_paused(self, longest_s: float) -> None:
+        self._event_loop_pause.set(longest_s)
+
+    def log_lines_dropped(self, lines: int) -> None:
+        self._log_lines_dropped.inc(lines)
 
     def text(self) -> bytes:
         """Everything counted so far, by all workers, in the text format of Prometheus."""

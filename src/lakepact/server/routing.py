@@ -4,9 +4,12 @@ The path is split on `/` first and decoded afterwards, so `%2F` is part of a nam
 Java's URLEncoder writes it so, in paths too. The way through the tree is one lookup a segment; a literal goes before
 a parameter, and there is no way back.
 
-Every route below `/v1/{prefix}/` also answers without the prefix. To tell the two apart, the words that may follow
-the prefix are reserved: `RESERVED_WORDS`, which no warehouse may have as its name. The router refuses a route that
-would need another one.
+Every route below `/v1/{prefix}/` also matches without the prefix; the REST handlers decide whether they accept that.
+To tell the two apart, the words that may follow the prefix are reserved: `RESERVED_WORDS`, which no warehouse may have
+as its name. The router refuses a route that would need another one.
+
+Every route below `/v1/` also matches below `/in/<warehouse>@<transaction>/`, the base URI of a transaction. The match
+carries that segment, and its path and segments are those of the rest.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 PREFIX: Final = "{prefix}"
 _VERSION: Final = "v1"
+_INSIDE: Final = "in"
+"""The first segment of a transaction's base URI."""
+
 _MOST_REMEMBERED: Final = 4_096
 """Paths whose match is at hand: most requests are for tables that were asked for just before."""
 
@@ -77,6 +83,8 @@ class Match(NamedTuple):
     params: Mapping[str, str]
     segments: tuple[str, ...]
     raw_path: str
+    inside: str | None = None
+    """The transaction whose base URI the path begins with, as `Request.inside`."""
 
 
 @dataclass(slots=True)
@@ -115,6 +123,10 @@ class Router:
             raw_path = raw_path[len(self._base) :] or b"/"
         path = raw_path.decode("latin-1")
         segments = tuple(path.split("/")[1:])
+        inside: str | None = None
+        if segments[:1] == (_INSIDE,) and segments[2:3] == (_VERSION,) and segments[1]:
+            inside, segments = _decoded(segments[1]), segments[2:]
+            path = "/" + "/".join(segments)
         node = self._root
         values: list[str] = []
         for segment in segments:
@@ -133,7 +145,7 @@ class Router:
             raise WrongMethod(f"{_short(path)} does not answer to {method}, only to {node.allowed}", node.allowed)
         route, names = found
         # Whoever asks for the same path gets the same match.
-        return Match(route, MappingProxyType(dict(zip(names, values, strict=True))), segments, path)
+        return Match(route, MappingProxyType(dict(zip(names, values, strict=True))), segments, path, inside)
 
     def _add(self, segments: list[str], route: Route) -> None:
         node = self._root

@@ -1,8 +1,10 @@
-"""Sockets, signals and uvicorn: one process that serves, from the first connection to the last answer.
+"""Sockets, signals and uvicorn: one process that serves, from the first connection to the last response.
 
-SIGTERM and SIGINT stop it cleanly: no new connections, what is under way is finished, then what goes on in the
-background, then the process ends with 0. A second SIGINT does not wait. SIGHUP and SIGUSR1 change what is logged;
-SIGHUP also has the certificate read again, which happens by itself too.
+A stop has three phases. Lame duck: `/readyz` answers 503, responses carry `Connection: close`, and everything is still
+served, so that load balancers can move away (`lame_duck_s`). Drain: no new connections, and the requests under way are
+finished. Close: background work is finished, and the process ends with 0. SIGTERM begins with the first phase, SIGINT
+(Ctrl-C) with the second; each further signal begins the next one. SIGHUP and SIGUSR1 change what is logged; SIGHUP also
+reloads the certificate, which is checked regularly anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
@@ -27,6 +29,7 @@ from lakepact.server.app import Service, build
 from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
 from lakepact.server.supervisor import Supervisor
+from lakepact.server.watchdog import Watchdog
 from lakepact.settings import Settings
 
 KEEP_ALIVE_S: Final = 75
@@ -102,32 +105,52 @@ def serve_all(settings: Settings, bound: socket.socket, *, ready: Callable[[], N
         _log.info("the server serves", **where, workers=settings.workers, pid=os.getpid())
         ready()
 
-    if settings.workers == 1:
-        serve(settings, bound, ready=serves)
-    else:
-        Supervisor(settings, bound, serves).run()
-    _log.info("the server has stopped", **where)
+    try:
+        if settings.workers == 1:
+            serve(settings, bound, ready=serves)
+        else:
+            Supervisor(settings, bound, serves).run()
+        _log.info("the server has stopped", **where)
+    finally:
+        logs.flush()
 
 
-def serve(settings: Settings, bound: socket.socket, *, ready: Callable[[], None], lifeline: int | None = None) -> None:
+def serve(
+    settings: Settings,
+    bound: socket.socket,
+    *,
+    ready: Callable[[], None],
+    lifeline: int | None = None,
+    heartbeat: int | None = None,
+) -> None:
     """Serve on this socket until a signal says stop. `ready` is called once requests are answered.
 
-    If `lifeline` is given, its end of file is such a signal too: whoever holds the other end is gone.
+    If `lifeline` is given, its end of file is such a signal too: the supervisor is gone. `heartbeat` is a pipe that
+    gets a byte whenever the event loop shows that it runs.
     """
     logs.configure(settings.log_level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, bound, ready, lifeline))
+        runner.run(_serve(settings, bound, ready, lifeline, heartbeat))
 
 
-async def _serve(settings: Settings, bound: socket.socket, ready: Callable[[], None], lifeline: int | None) -> None:
+async def _serve(
+    settings: Settings,
+    bound: socket.socket,
+    ready: Callable[[], None],
+    lifeline: int | None,
+    heartbeat: int | None,
+) -> None:
     service = await build(settings)
+    watchdog = Watchdog(settings.watchdog_s, on_pause=service.metrics.event_loop_paused, heartbeat=heartbeat)
+    watchdog.start()
     try:
-        server = _Server(_config(settings, service), service, ready)
+        server = _Server(_config(settings, service), service, ready, lame_duck_s=settings.lame_duck_s)
         if lifeline is not None:
             server.hold_on_to(lifeline)
         await server.serve(sockets=[bound])
     finally:
         await service.close()
+        watchdog.stop()
 
 
 def _config(settings: Settings, service: Service) -> uvicorn.Config:
@@ -149,8 +172,12 @@ def _config(settings: Settings, service: Service) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, ready: Callable[[], None], *, lame_duck_s: float
+    ) -> None:
         super().__init__(config)
+        self._lame_duck_s = lame_duck_s
+        self._announcing: asyncio.Task[None] | None = None
         self._service = service
         self._ready = ready
         self._log_levels = LogLevels()
@@ -167,6 +194,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._watching is not None:
             self._watching.cancel()
+        await self._stop_listening(sockets or [])
         if self._service.grpc is None:
             await super().shutdown(sockets)
             return
@@ -177,8 +205,44 @@ class _Server(uvicorn.Server):
             await asyncio.wait([ending], timeout=_LOOK_EVERY_S)
         ending.cancel()
 
-    def stop(self) -> None:
-        self._service.draining.asked = True
+    async def _stop_listening(self, sockets: list[socket.socket]) -> None:
+        """Close the listening sockets. Connections that the system has accepted already are served, not reset."""
+        waiting = [one.dup() for one in sockets]
+        for server in self.servers:
+            server.close()
+        for one in sockets:
+            one.close()
+        accepted = [connection for one in waiting for connection in _accept_all(one)]
+        for one in waiting:
+            one.close()
+        loop = asyncio.get_running_loop()
+        for connection in accepted:
+            # A client that breaks off its TLS handshake is no concern of the others.
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                await loop.connect_accepted_socket(self._protocol, connection, ssl=self.config.ssl)
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+    def stop(self, lame_duck_s: float = 0.0) -> None:
+        """Begin to stop, or go on to the next phase if that has begun already."""
+        draining = self._service.draining
+        if self.should_exit:
+            self.force_exit = True
+        elif draining.asked or lame_duck_s == 0:
+            self._drain()
+        else:
+            asyncio.get_running_loop().call_later(lame_duck_s, self._drain)
+        if not draining.asked:
+            draining.asked = True
+            if self._service.grpc is not None:
+                self._announcing = asyncio.create_task(self._service.grpc.announce_stop())
+
+    def _drain(self) -> None:
         self.should_exit = True
 
     def hold_on_to(self, lifeline: int) -> None:
@@ -186,7 +250,9 @@ class _Server(uvicorn.Server):
 
         def ended() -> None:
             loop.remove_reader(lifeline)
-            self.stop()
+            if not self.should_exit:
+                # A new supervisor cannot have the port before this process is gone.
+                self.stop()
 
         loop.add_reader(lifeline, ended)
 
@@ -215,9 +281,18 @@ class _Server(uvicorn.Server):
 
     def _asked(self, number: int) -> None:
         _log.info("the process is asked to stop", signal=signal.Signals(number).name, pid=os.getpid())
-        if self.should_exit and number == signal.SIGINT:
-            self.force_exit = True
-        self.stop()
+        self.stop(self._lame_duck_s if number == signal.SIGTERM else 0.0)
+
+
+def _accept_all(listening: socket.socket) -> Iterator[socket.socket]:
+    listening.setblocking(False)
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        yield connection
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

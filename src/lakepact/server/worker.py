@@ -1,4 +1,6 @@
-"""One of several processes behind one socket: `python -m lakepact.server.worker FD`, started by the supervisor.
+"""One of several processes behind one socket: `python -m lakepact.server.worker SOCKET HEARTBEAT`, started by the
+supervisor. Both arguments are inherited descriptors: the listening socket, and a pipe that gets a byte whenever the
+event loop shows that it runs.
 
 Standard input brings the settings as one line of JSON (not the command line, which everybody on the machine can read)
 and then stays open: its end means that the supervisor is gone. Standard output takes one line: `{"ready": true}`, or
@@ -10,29 +12,35 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import traceback
 from typing import Any
 
 import orjson
+import structlog
 
 from lakepact.errors import LakepactError
+from lakepact.server import logs
 from lakepact.server.run import serve
 from lakepact.settings import Settings
+
+_log = structlog.get_logger(__name__)
 
 
 def main() -> None:
     code = 1
+    logs.open_standard_streams()
+    logs.configure("info")
     try:
         # Not sys.stdin: what it reads ahead, nobody else would see.
         settings = Settings.model_validate_json(_line(0))
         bound = socket.socket(fileno=int(sys.argv[1]))
-        serve(settings, bound, ready=lambda: _say({"ready": True}), lifeline=0)
+        heartbeat = int(sys.argv[2])
+        serve(settings, bound, ready=lambda: _say({"ready": True}), lifeline=0, heartbeat=heartbeat)
         code = 0
     except LakepactError as error:
         _say({"error": {"type": error.type, "message": str(error)}})
-    except BaseException:
-        traceback.print_exc()
-    sys.stderr.flush()
+    except BaseException as error:
+        _log.error("the worker failed", exc_info=error)
+    logs.flush()
     # As the `lakepact` command does: some libraries' threads do not survive Python's own goodbye.
     os._exit(code)
 

@@ -21,6 +21,13 @@ Knows the client and nothing of the server's code.
 
 from __future__ import annotations
 
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    from lakepact.extras import how_to_install
+
+    raise ImportError(f"lakepact.spark needs PySpark: {how_to_install('spark')}", name="pyspark") from error
+
 from lakepact.client import Conflict, Unavailable, Unknown
 from lakepact.spark.errors import TransactionUnfit, UnsupportedFormat
 from lakepact.spark.lake import SparkLake, connect

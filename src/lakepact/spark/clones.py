@@ -60,10 +60,7 @@ class Clone:
 
     def own(self, frame: DataFrame) -> DataFrame:
         """The same rows as a frame of this session: a frame is written by the session it belongs to."""
-        if frame.sparkSession is self.spark:
-            return frame
-        java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._java, frame._jdf.logicalPlan())  # type: ignore[union-attr]
-        return DataFrame(java, self.spark)
+        return moved_to(self.spark, frame)
 
     def catch_up(self) -> None:
         """Take over the temporary views that have come or changed in the user's session."""
@@ -106,6 +103,19 @@ class _Session(SparkSession):
     def createDataFrame(self, *args: Any, **named: Any) -> DataFrame:
         with _active(self, self._jsparkSession), _active_in_python_again():
             return super().createDataFrame(*args, **named)
+
+
+def is_inside(spark: SparkSession) -> bool:
+    """Whether this is the session of a `Clone`, not the user's own."""
+    return isinstance(spark, _Session)
+
+
+def moved_to(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """The same query as a frame of another session."""
+    if frame.sparkSession is spark:
+        return frame
+    dataset: Any = spark._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
+    return DataFrame(dataset.ofRows(java_session(spark), frame._jdf.logicalPlan()), spark)
 
 
 def java_session(spark: SparkSession) -> Any:

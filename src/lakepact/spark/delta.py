@@ -40,6 +40,11 @@ class DeltaTarget:
         return read_files(self.spark, self.plain.delta.load(self.name))
 
     def write(self, frame: DataFrame, wish: Write) -> None:
+        unknown = sorted(set(wish.options) - {MERGE_SCHEMA})
+        if unknown:
+            raise InvalidRequest(
+                f"{shown(self.name)}: writing a Delta table takes the option {MERGE_SCHEMA} only; remove {unknown[0]}"
+            )
         if wish.mode in ("create", "create_or_replace"):
             self._create(frame, wish)
             return

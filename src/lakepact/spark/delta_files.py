@@ -169,7 +169,7 @@ def read_files(
     if not wanted:
         empty = spark.createDataFrame([], whole)
         return empty.withColumn(FILE, F.lit("")) if with_file else empty
-    places = {_place(table, one): one for one in wanted}
+    places = {file_location(table, one): one for one in wanted}
     # A table of nothing but partition columns still has rows: their number is in the files.
     frame = spark.read.schema(stored).parquet(*places)
     if not partitioned and not with_file:
@@ -203,7 +203,7 @@ def _paths(spark: SparkSession, table: DeltaTable, files: Iterable[Add]) -> Data
     jvm: Any = spark._jvm
     rows = [
         (
-            str(jvm.org.apache.hadoop.fs.Path(_place(table, one)).toUri().toString()),
+            str(jvm.org.apache.hadoop.fs.Path(file_location(table, one)).toUri().toString()),
             one.path,
             dict(one.partition_values),
         )
@@ -213,6 +213,7 @@ def _paths(spark: SparkSession, table: DeltaTable, files: Iterable[Add]) -> Data
     return known.withColumn(_PLACE, _one_spelling(F.col(_PLACE)))
 
 
-def _place(table: DeltaTable, one: Add) -> str:
+def file_location(table: DeltaTable, one: Add) -> str:
+    """Where a file of a table is, as Spark is given it."""
     path = decode_path(one.path)
     return path if "://" in path else f"{table.location}/{path}"

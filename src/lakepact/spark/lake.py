@@ -62,7 +62,8 @@ def connect(
         headers = current.headers
         uri, warehouse = current.uri, warehouse or current.warehouse
         if not token and credential is None:
-            token, credential = current.token, current.credential
+            # Iceberg allows both; a credential can be exchanged again when the token has expired.
+            token, credential = None if current.credential else current.token, current.credential
             oauth2_server_uri = oauth2_server_uri or _elsewhere(current)
     else:
         uri, headers, current = uri.rstrip("/"), {}, None

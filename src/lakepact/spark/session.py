@@ -8,6 +8,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from lakepact.errors import InvalidSetting
 from lakepact.spark.clones import iceberg_jar, java_class
 from lakepact.spark.runtimes import DELTA_CATALOG, check_loaded
 from lakepact.spark.settings import DEFAULT_CATALOG, SESSION_CATALOG, conf, merged
@@ -29,7 +30,14 @@ def session(
 
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
+    Raises `InvalidSetting` for a setting that is not one of Spark's, which Spark would ignore.
     """
+    unknown = sorted(name for name in settings if not name.startswith("spark."))
+    if unknown:
+        raise InvalidSetting(
+            f"session() has no argument {unknown[0]!r}, and Spark's settings begin with 'spark.': pass them as "
+            f"session(…, **{{'spark.driver.memory': '4g'}})"
+        )
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:

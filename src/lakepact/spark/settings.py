@@ -142,6 +142,8 @@ def conf(
     coordinates, once, and keeps them. `spark_version` is that of the installed PySpark unless given. `token` and
     `credential` are as for `lakepact.connect`; with neither, they are those of the environment.
     """
+    if token and credential:
+        raise InvalidSetting("both a token and a credential were given; give one of the two")
     if credential is None and not token:
         token, credential = given_token(None), os.environ.get(CREDENTIAL_VARIABLE) or None
     if spark_version is None:

@@ -74,6 +74,11 @@ class Statements:
         """The name of the catalog inside, which is also the current one."""
         return self._clone.catalog
 
+    @property
+    def catalogs(self) -> Collection[str]:
+        """All names that catalogs of the lake have in the session."""
+        return {self.catalog, *self._aliases}
+
     def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
         """Run a statement. Names without a catalog are the transaction's, and so are those with the lake's catalog;
         temporary views are those of your session. `args` and `values` as in `spark.sql`."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from lakepact.errors import StoreUnavailable
-from lakepact.kernel.ports import Applied, Document, DocumentEntry, Refused, Unknown, WriteOutcome
+from lakepact.kernel.ports import Applied, Document, DocumentEntry, Refused, StoreTime, Unknown, WriteOutcome
 from lakepact.stores.files_disk import Disk, LockTimeout
 
 T = TypeVar("T")
@@ -69,6 +69,10 @@ class FileDocuments:
 
     async def delete(self, name: str) -> None:
         await self._read(lambda: self._disk.remove(name))
+
+    async def time(self) -> StoreTime:
+        """The time of the file system: of another machine if the folder is mounted, else of this one."""
+        return StoreTime(await self._read(self._disk.time_ms), independent=False)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)

@@ -75,11 +75,20 @@ class Disk:
         self._make_durable_folder(self._locks)
         for stripe in range(_STRIPES):
             os.close(os.open(self._lock_path(stripe), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        stale_before = time.time() - _STALE_AFTER_S
+        stale_before = self.time_ms() / 1000 - _STALE_AFTER_S
         for entry in os.scandir(self._temporary):
             with contextlib.suppress(FileNotFoundError):
                 if entry.stat().st_mtime < stale_before:
                     os.unlink(entry.path)
+
+    def time_ms(self) -> int:
+        """The time of the file system: when it says that a file was written which is written now."""
+        path, descriptor = self._begin_temporary(b"1")
+        try:
+            return os.fstat(descriptor).st_mtime_ns // 1_000_000
+        finally:
+            os.close(descriptor)
+            os.unlink(path)
 
     def read(self, name: str) -> bytes | None:
         """The bytes, durable by now, or None if there is no such file."""

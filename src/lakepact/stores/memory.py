@@ -46,6 +46,9 @@ class MemoryDocuments:
         if self._documents.pop(name, None) is not None:
             del self._names[bisect.bisect_left(self._names, name)]
 
+    async def time(self) -> None:
+        """There is no other clock than that of this process."""
+
     async def close(self) -> None:
         """Nothing to let go of: the documents stay readable until the object is collected."""
 

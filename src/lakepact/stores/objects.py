@@ -13,13 +13,16 @@ from typing import Any, Final
 import obstore
 
 from lakepact.errors import StoreUnavailable
-from lakepact.kernel.ports import Applied, Document, DocumentEntry, Unknown, WriteOutcome
+from lakepact.kernel.ports import Applied, Document, DocumentEntry, StoreTime, Unknown, WriteOutcome
 from lakepact.stores.objects_answers import is_missing_object, refusal_of, unavailable
 from lakepact.stores.objects_client import Bucket, Cloud, open_bucket
 from lakepact.stores.objects_listing import list_objects
 
 # Google lets caches keep publicly readable objects for an hour unless told otherwise; a read must never be stale.
 _ATTRIBUTES: Final = {"Cache-Control": "no-store", "Content-Type": "application/json"}
+
+_CLOCK: Final = "clock.json"
+"""An object without content, written only to learn the provider's time."""
 
 
 class ObjectDocuments:
@@ -66,6 +69,17 @@ class ObjectDocuments:
         except Exception as error:
             if not is_missing_object(error):
                 raise unavailable(f"delete {self._bucket.url}{name}", error) from error
+
+    async def time(self) -> StoreTime:
+        """The provider's time: when it says that an object was written which is written now."""
+        path = self._bucket.path(_CLOCK)
+        try:
+            async with self._bucket.turns:
+                await obstore.put_async(self._bucket.writing, path, b"{}", attributes=dict(_ATTRIBUTES))
+                meta = await obstore.head_async(self._bucket.reading, path)
+        except Exception as error:
+            raise unavailable(f"read the time of {self._bucket.url}{_CLOCK}", error) from error
+        return StoreTime(int(meta["last_modified"].timestamp() * 1000), independent=True)
 
     async def close(self) -> None:
         """obstore's connections close with the last reference to them."""

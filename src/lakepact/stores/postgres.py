@@ -32,7 +32,7 @@ from lakepact.kernel.model import (
     TransactionRecord,
     Value,
 )
-from lakepact.kernel.ports import Clock, Rng
+from lakepact.kernel.ports import Clock, Rng, StoreTime
 from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores.postgres_commit import Deciding
@@ -245,13 +245,24 @@ class PostgresCells:
         """Trim finished records to a stub that still gives the answer; delete stubs far beyond the horizon."""
         limit = pass_size(limit)
         call = self._database.call()
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.confirmed_ms()
         trim_before_ms = now_ms - int(self._settings.trim_after_s * 1000)
         trimmed = await call.value(self._statements.trim, trim_before_ms, limit)
         kept_ms = self._settings.horizon_days * 86_400_000 + int(self._settings.slack_s * 1000)
         oldest_kept_ms = max(0, now_ms - kept_ms)
         deleted = await call.value(self._statements.delete, uuid7(oldest_kept_ms, 0), oldest_kept_ms, limit)
         return Collection(trimmed=trimmed, deleted=deleted, more=limit in (trimmed, deleted))
+
+    async def time(self) -> StoreTime:
+        """The database's clock."""
+        now_ms = await self._database.call().value("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        return StoreTime(int(now_ms), independent=True)
+
+    async def watermark(self) -> None:
+        """The database has a clock of its own, so there is none."""
+
+    async def put_watermark(self, value: Value, was: Value | None) -> bool:
+        return False
 
     def _deciding(self, transaction_id: TransactionId) -> Deciding:
         return Deciding(self._database, self._statements, transaction_id)

@@ -163,7 +163,7 @@ class PostgresDelta(EndsMirrors):
         await self._value(self._statements.discard, [transaction_id])
 
     async def sweep(self, limit: int = 100, *, grace_s: float = 3_600.0) -> Swept:
-        before_ms = self._clock.now_ms() - int(grace_s * 1000)
+        before_ms = self._clock.confirmed_ms() - int(grace_s * 1000)
         found = [row[0] for row in await self._rows(self._statements.unpublished, before_ms, limit + 1)]
         if found:
             await self._value(self._statements.discard, found[:limit])

@@ -269,7 +269,7 @@ BEGIN
         INSERT INTO {schema}.transactions (id, state, request_hash, created_ms, plan, expires_ms)
         VALUES (p_id, 'prepared', p_hash, p_now, p_plan, p_expires) ON CONFLICT (id) DO NOTHING;
     ELSE
-        SELECT coalesce(expires_ms, p_expires) INTO v_expires FROM {schema}.transactions
+        SELECT least(coalesce(expires_ms, p_expires), p_expires) INTO v_expires FROM {schema}.transactions
         WHERE id = p_id AND state = p_from AND request_hash = p_hash AND (sealed OR p_from <> 'open')
           AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true) FOR NO KEY UPDATE;
     END IF;

@@ -132,7 +132,13 @@ class Staging(TransactionCall):
     async def renew(self, ttl_s: float) -> TransactionRecord:
         while True:
             now_ms = self._now_ms()
-            rows = await self._call.rows(self._statements.renew, self._id, now_ms, now_ms + int(ttl_s * 1000))
+            rows = await self._call.rows(
+                self._statements.renew,
+                self._id,
+                now_ms,
+                now_ms + int(ttl_s * 1000),
+                now_ms + int(min(ttl_s, self._settings.prepared_s) * 1000),
+            )
             if rows:
                 return Stored.of(rows[0]).public()
             stored = await self._look_again()

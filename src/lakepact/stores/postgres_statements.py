@@ -55,7 +55,8 @@ class Statements:
             f"LEFT JOIN {name}.staged ON transaction_id = id AND state = 'open' WHERE id = $1 ORDER BY key"
         )
         self.renew = (
-            f"UPDATE {name}.transactions SET expires_ms = greatest(expires_ms, $3) "
+            f"UPDATE {name}.transactions "
+            f"SET expires_ms = greatest(expires_ms, CASE state WHEN 'prepared' THEN $4::bigint ELSE $3::bigint END) "
             f"WHERE id = $1 AND state IN ('open', 'prepared') AND expires_ms > $2 RETURNING {RECORD_COLUMNS}"
         )
         self.expired = (

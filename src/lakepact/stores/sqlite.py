@@ -268,7 +268,8 @@ class SqliteCells:
 
         def job(work: Work) -> TransactionRecord:
             now_ms = self._clock.now_ms()
-            return sqlite_staging.renew(work, checked_id, now_ms + ttl_ms, now_ms)
+            prepared_ms = int(self._settings.prepared_s * 1000)
+            return sqlite_staging.renew(work, checked_id, ttl_ms, prepared_ms, now_ms)
 
         return await self._writer.submit(job, checked_id)
 
@@ -306,8 +307,17 @@ class SqliteCells:
 
     async def collect(self, limit: int = 1_000) -> Collection:
         return await self._writer.submit(
-            lambda work: sqlite_upkeep.collect(work, pass_size(limit), self._settings, self._clock.now_ms())
+            lambda work: sqlite_upkeep.collect(work, pass_size(limit), self._settings, self._clock.confirmed_ms())
         )
+
+    async def time(self) -> None:
+        """A file has no clock, and SQLite's functions read the clock of this process."""
+
+    async def watermark(self) -> Value | None:
+        return await self._look(sqlite_upkeep.watermark)
+
+    async def put_watermark(self, value: Value, was: Value | None) -> bool:
+        return await self._writer.submit(lambda work: sqlite_upkeep.put_watermark(work, value, was))
 
     # --- how ---
 

@@ -150,7 +150,7 @@ class SqliteDelta(EndsMirrors):
         await self._submit(lambda work: _discard(work, transaction_id))
 
     async def sweep(self, limit: int = 100, *, grace_s: float = 3_600.0) -> Swept:
-        before_ms = self._clock.now_ms() - int(grace_s * 1000)
+        before_ms = self._clock.confirmed_ms() - int(grace_s * 1000)
         return await self._submit(lambda work: _sweep(work, limit, before_ms))
 
     async def purge(self, table_id: str, limit: int = 10_000) -> bool:

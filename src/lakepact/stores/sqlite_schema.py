@@ -6,6 +6,7 @@
     staged        what open transactions have read and written
     operations    the staging calls that were acknowledged, so that each counts once
     instant       a counter that moves on whenever a transaction begins
+    clock         one row: the watermark by which a clock that is wrong is noticed
     dl_*          the rows of Delta tables, which move with the cells (`sqlite_delta_schema`)
 
 An open transaction reads as of its beginning. It takes the counter's value and moves it on by one; every cell row
@@ -99,6 +100,9 @@ STEPS: Final = {
     3: PENDING_BY_REQUEST,
 }
 
+_CLOCK: Final = "CREATE TABLE IF NOT EXISTS clock (watermark TEXT NOT NULL)"
+"""Beside the format: it is about the machine rather than about the content, and an older release ignores it."""
+
 
 def connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     """A connection in autocommit mode: every transaction in these stores is begun and ended by name."""
@@ -187,6 +191,7 @@ def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {reached}")
+        connection.execute(_CLOCK)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -180,12 +180,14 @@ def seal(work: Work, transaction_id: TransactionId, answer: Value | None, now_ms
     return stored.sealed_plan(staged_cells(work.connection, transaction_id), answer)
 
 
-def renew(work: Work, transaction_id: TransactionId, expires_ms: int, now_ms: int) -> TransactionRecord:
+def renew(work: Work, transaction_id: TransactionId, ttl_ms: int, prepared_ms: int, now_ms: int) -> TransactionRecord:
+    """Let a transaction live for `ttl_ms` from now; a prepared one for at most `prepared_ms`."""
     stored = load(work.connection, transaction_id)
     if stored is None:
         raise decide.not_found(transaction_id)
     if decide.on_renew(stored, now_ms) is Step.EXPIRE:
         raise end_expired(work, stored, now_ms)
+    expires_ms = now_ms + (min(ttl_ms, prepared_ms) if stored.state is State.PREPARED else ttl_ms)
     work.execute("UPDATE transactions SET expires_ms = max(expires_ms, ?) WHERE id = ?", (expires_ms, transaction_id))
     return _again(work, transaction_id)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+import orjson
+
 from lakepact.kernel.identity import uuid7
-from lakepact.kernel.model import Collection, Recovery
+from lakepact.kernel.model import Collection, Recovery, Value
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores.sql_codec import RECORD_COLUMNS, Stored
 from lakepact.stores.sqlite_commit import end
@@ -37,6 +41,20 @@ def _prune_history(work: Work, limit: int) -> int:
         )""",
         (limit,),
     ).rowcount
+
+
+def watermark(connection: sqlite3.Connection) -> Value | None:
+    row = connection.execute("SELECT watermark FROM clock").fetchone()
+    return None if row is None else orjson.loads(row[0])
+
+
+def put_watermark(work: Work, value: Value, was: Value | None) -> bool:
+    row = work.execute("SELECT watermark FROM clock").fetchone()
+    if (None if row is None else orjson.loads(row[0])) != was:
+        return False
+    work.execute("DELETE FROM clock")
+    work.execute("INSERT INTO clock VALUES (?)", (orjson.dumps(value).decode(),))
+    return True
 
 
 def collect(work: Work, limit: int, settings: KernelSettings, now_ms: int) -> Collection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakepact.catalog.errors import Refusal
+from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.pointers import Kind
 from lakepact.catalog.receipts import CommittedChange
@@ -17,5 +17,5 @@ async def base_of(change: CommittedChange, files: MetadataFiles) -> JsonObject |
         return None
     try:
         return (await files.table(location, look=False)).document
-    except (Refusal, Unreadable):
+    except (Refusal, NotFound, Unreadable):
         return None

@@ -100,7 +100,7 @@ class Packer:
     async def _all(self) -> AsyncIterator[None]:
         for warehouse, blobs in self._warehouses.items():
             async for date in days_in(blobs, EVENTS, self._through.get(warehouse)):
-                if age_ms(date, self._clock.now_ms()) < self._after_ms:
+                if age_ms(date, self._clock.confirmed_ms()) < self._after_ms:
                     break
                 if not await blobs.exists(manifest_name(date)):
                     async for _ in self._pack(blobs, date):

@@ -263,7 +263,7 @@ class Scribe:
             try:
                 uuid = (await self.files.table(location)).document["table-uuid"]
                 made += witness.made(location, uuid)
-            except (Refusal, Unreadable):
+            except (Refusal, NotFound, Unreadable):
                 # A view, a Delta table, or a file that is gone: it was changed, most likely.
                 made += 1
         return max(1, made)
@@ -304,6 +304,6 @@ class Scribe:
             return False
         try:
             document = (await self.files.table(previous)).document
-        except (Refusal, Unreadable):
+        except (Refusal, NotFound, Unreadable):
             return True
         return any(one["snapshot-id"] == snapshot_id for one in document.get("snapshots") or ())

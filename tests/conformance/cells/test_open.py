@@ -167,10 +167,11 @@ async def test_p1_readers_inside_never_see_half_of_a_commit(world: World) -> Non
     async def move() -> None:
         for number in range(1, 1_000):
             await world.put({A: {"n": number}, B: {"n": number}})
-            # Where no history is kept a reader gets through only between two moves: go on until some have.
+            # Where no history is kept a reader gets through only between two moves: go on until some have, and give
+            # readers on a slow machine longer and longer pauses.
             if number >= 40 and looked >= 3:
                 break
-            await asyncio.sleep(0.01 * (number % 8 == 0))
+            await asyncio.sleep(0.001 * number * (number % 8 == 0))
         done.set()
 
     async def look() -> None:

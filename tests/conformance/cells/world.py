@@ -56,6 +56,9 @@ class SteeredClock:
     def now_ms(self) -> int:
         return int((time.time() + self._ahead_s) * 1000)
 
+    def confirmed_ms(self) -> int:
+        return self.now_ms()
+
     def monotonic_s(self) -> float:
         return time.monotonic() + self._ahead_s
 

@@ -23,6 +23,7 @@ from tests.conformance.cells.postgres_proxy import Fault, Proxy
 from tests.conformance.cells.world import SETTINGS, A, SteeredClock
 from tests.conformance.delta.lake import WAREHOUSE, Change, Lake, add, adds, remove
 from tests.support.postgres import LazyPostgres
+from tests.support.waiting import PATIENCE_S
 
 CONFLICTS = """
 SELECT txn_id, table_id, expected_version, actual_version, error_message
@@ -220,7 +221,8 @@ async def test_rows_need_no_lock_that_others_wait_for(site: Site) -> None:
             "INSERT INTO dl_add_files (table_id, version, transaction_id, path, dv_id, size_bytes, modification_time, "
             "data_change, partition_values) VALUES ('t', 1, 'x', 'a', '', 1, 1, true, '{}')"
         )
-        await asyncio.wait_for(site.write("t", 1, add("a")), 5)
+        async with asyncio.timeout(PATIENCE_S):
+            await site.write("t", 1, add("a"))
         assert await site.paths("t", 1) == ["a"]
 
 

@@ -21,6 +21,7 @@ from lakepact.stores import files_disk
 from lakepact.stores.files import FileDocuments
 from tests.support.counting_process import NAME
 from tests.support.stores import Place, opened_documents, place_for
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 ONE, TWO = b'{"writes":1}', b'{"writes":2}'
@@ -62,7 +63,7 @@ def test_processes_lose_no_update_while_one_of_them_is_killed_again_and_again(fo
             victim.stdout.close()
             counters = json.loads((folder / NAME).read_bytes())
             assert counters["victim"] in (acknowledged, acknowledged + 1)
-        assert [process.wait(60) for process in steady] == [0, 0, 0]
+        assert [process.wait(PATIENCE_S) for process in steady] == [0, 0, 0]
     finally:
         for process in steady:
             process.kill()

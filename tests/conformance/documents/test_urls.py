@@ -18,6 +18,7 @@ from lakepact.stores.files import FileDocuments
 from lakepact.stores.memory import MemoryBlobs, MemoryDocuments
 from lakepact.stores.objects import ObjectDocuments
 from lakepact.stores.urls import file_path, object_place, sqlite_path
+from tests.support.waiting import PATIENCE_S
 
 OPTIONS = {
     "s3": {"region": "eu-west-1", "access_key_id": "stub", "secret_access_key": "stub"},
@@ -156,6 +157,6 @@ def test_a_missing_extra_is_said_with_the_command_that_installs_it(module: str, 
         f"try: asyncio.run(open_store({url!r}))\n"
         f"except InvalidSetting as error: print(error)\n"
     )
-    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert how_to_install(extra) in outcome.stdout, outcome.stderr

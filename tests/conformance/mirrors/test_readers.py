@@ -83,7 +83,6 @@ def by_duckdb(folder: Path, copy: Path) -> set[tuple[int, ...]]:
         return {tuple(row[0] for row in connection.execute(f"SELECT n FROM db.{name}").fetchall()) for name in TABLES}
 
 
-@pytest.mark.timeout(900)
 async def test_no_reader_sees_half_of_a_transaction(lake: Lake, tmp_path: Path) -> None:
     for name in TABLES:
         await lake.create(name, NUMBERS)

@@ -19,6 +19,7 @@ from lakepact.mirrors import Outcome
 from lakepact.mirrors import lake as lakes
 from lakepact.mirrors.duckdb_engine import FILE
 from tests.conformance.mirrors.lake import Lake
+from tests.support.waiting import PATIENCE_S
 
 IDS = pa.schema([("id", pa.int64())])
 
@@ -27,8 +28,8 @@ def ids(*numbers: int) -> pa.Table:
     return pa.table({"id": list(numbers)}, IDS)
 
 
-async def in_step(lake: Lake, name: str, within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
+async def in_step(lake: Lake, name: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             status = await lake.status(name)
             if status.mirrored_version == status.current_version:

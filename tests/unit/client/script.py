@@ -36,8 +36,18 @@ class Script:
     replies: list[Reply] = field(default_factory=list)
     reply: Callable[[Sent], Reply] | None = None
     sent: list[Sent] = field(default_factory=list)
+    timeouts: list[float | None] = field(default_factory=list)
+    """How long each request was waited for; None: as long as the transport waits by itself."""
 
-    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        self.timeouts.append(timeout_s)
         request = Sent(method, target, dict(headers), None if body is None else json.loads(body))
         self.sent.append(request)
         answer = self.reply(request) if self.reply is not None else self.replies.pop(0)
@@ -80,7 +90,7 @@ LOST = Lost("the connection was lost")
 NOT_SENT = NotSent("no connection")
 JSON = {"content-type": "application/json"}
 OK = Answer(200, b"{}", JSON)
-BUSY = Answer(503, b"{}", {"retry-after": "2"})
+BUSY = Answer(503, b'{"error": {"message": "held", "type": "ServiceUnavailableException"}}', {"retry-after": "2"})
 
 
 def document(body: Any, status: int = 200) -> Answer:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from lakepact.client import Conflict, NotFound, Refused, Retry, Unauthorized, Unavailable, Unknown
-from lakepact.client.http import Answer, NotSent
+from lakepact.client.caller import Caller
+from lakepact.client.delta import DeltaTables
+from lakepact.client.http import Answer, HttpTransport, NotSent
+from lakepact.client.machine import ThisMachine
+from lakepact.delta import MultiTableTransaction, StagedTable, TransactionConfig
+from lakepact.delta.actions import Add
 from tests.unit.client.script import BUSY, JSON, LOST, NOT_SENT, OK, Reply, Script, StillMachine, caller, refusal
 
 WITHOUT_A_WORD = Answer(503)
@@ -38,6 +45,9 @@ def test_two_changes_have_two_keys() -> None:
         ([Answer(500)] * 3, Unknown),
         # Somebody in between who does not say when to come back may have passed it on.
         ([WITHOUT_A_WORD] * 3, Unknown),
+        # A proxy may send Retry-After for a request that it has passed on.
+        ([Answer(503, b"<html>", {"retry-after": "2"})] * 3, Unknown),
+        ([Answer(503, b"{}", {"retry-after": "2"})] * 3, Unknown),
         # What was certainly not heard says nothing about an attempt before.
         ([LOST, NOT_SENT, NOT_SENT], Unknown),
         ([NOT_SENT, BUSY, Answer(502)], Unknown),
@@ -148,3 +158,35 @@ def test_a_gateway_may_say_who_may_not_ask_and_one_that_asks_for_existence_gets_
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON ; charset=utf-8"])
 def test_a_media_type_may_be_spelled_in_any_way(kind: str) -> None:
     assert caller(Script([Answer(200, b"{}", {"content-type": kind})])).read("a").json() == {}
+
+
+def test_time_limit_bounds_attempts_pauses_and_answers() -> None:
+    machine, script = StillMachine(), Script([BUSY] * 9)
+    with pytest.raises(Unavailable):
+        caller(script, machine).within(5.0).change("POST", "a", key="k")
+    assert script.timeouts == [5.0, 3.0, 1.0], "each attempt is waited for as long as time is left"
+    assert machine.pauses == [2.0, 2.0]
+
+
+def test_commit_of_delta_tables_waits_as_long_as_its_configuration_says() -> None:
+    tx = MultiTableTransaction(TransactionConfig(timeout_secs=1))
+    tx.stage_table("a", StagedTable("a", [Add("x.parquet", {}, 1, 1)], expected_version=0))
+    for replies, error in (([BUSY] * 9, Unavailable), ([LOST] * 9, Unknown)):
+        machine, script = StillMachine(), Script(list(replies))
+        with pytest.raises(error):
+            DeltaTables(caller(script, machine)).writer().commit(tx)
+        assert sum(machine.pauses) <= 1.0
+        assert all(timeout is not None and timeout <= 1.0 for timeout in script.timeouts)
+        assert {sent.key for sent in script.sent} == {tx.transaction_id}
+
+
+def test_answer_that_does_not_come_in_time_is_an_unknown_outcome() -> None:
+    """Over a real socket that accepts and never answers. Without the limit the transport would wait for 600 s."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        transport = HttpTransport(f"http://127.0.0.1:{silent.getsockname()[1]}", answer_s=600.0)
+        try:
+            with pytest.raises(Unknown) as raised:
+                Caller(transport, ThisMachine(), prefix="main").within(0.2).change("POST", "a", key="k")
+        finally:
+            transport.close()
+    assert raised.value.transaction_id == "k"

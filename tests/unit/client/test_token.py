@@ -28,7 +28,9 @@ class Server:
         self.forms: list[dict[str, str]] = []
         self.failure: Answer | Exception | None = None
 
-    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float | None = None
+    ) -> Answer:
         if target.endswith("/oauth/tokens"):
             if isinstance(self.failure, Exception):
                 raise self.failure

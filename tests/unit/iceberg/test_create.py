@@ -190,7 +190,7 @@ def test_a_commit_creates_a_table_with_its_first_snapshot(format_version: int) -
     assert made["current-snapshot-id"] == 1
     assert made["snapshot-log"] == [{"timestamp-ms": first["timestamp-ms"], "snapshot-id": 1}]
     assert made["metadata-log"] == []
-    assert made["last-updated-ms"] == NOW_MS
+    assert made["last-updated-ms"] == max(NOW_MS, first["timestamp-ms"])
     assert made.get("last-sequence-number") == (None, 1, 1)[format_version - 1]
     assert made.get("next-row-id") == (None, None, 10)[format_version - 1]
     assert ("schema" in made) == (format_version == 1)

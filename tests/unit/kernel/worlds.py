@@ -26,6 +26,9 @@ class HandClock:
     def now_ms(self) -> int:
         return self.at_ms
 
+    def confirmed_ms(self) -> int:
+        return self.at_ms
+
     def monotonic_s(self) -> float:
         return self.at_ms / 1000
 

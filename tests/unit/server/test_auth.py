@@ -16,6 +16,9 @@ from lakepact.settings import Settings
 class StillClock:
     now_s = 100.0
 
+    def confirmed_ms(self) -> int:
+        return self.now_ms()
+
     def now_ms(self) -> int:
         return int(self.now_s * 1000)
 

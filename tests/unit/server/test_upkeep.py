@@ -23,6 +23,9 @@ class Clock:
     def __init__(self) -> None:
         self.ms = SystemClock().now_ms()
 
+    def confirmed_ms(self) -> int:
+        return self.now_ms()
+
     def now_ms(self) -> int:
         return self.ms
 

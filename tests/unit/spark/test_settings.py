@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakepact.errors import InvalidSetting
-from lakepact.spark import conf, configure
+from lakepact.spark import conf, configure, session
 from lakepact.spark.settings import CatalogSettings, catalog_settings, chosen_catalog, rest_catalogs
 
 URI = "http://localhost:8181"
@@ -86,3 +86,13 @@ def test_the_catalog_that_is_meant_is_the_current_one_or_the_only_one() -> None:
         chosen_catalog([one, two], "spark_catalog")
     with pytest.raises(InvalidSetting, match="no catalog at a REST server"):
         chosen_catalog([], "spark_catalog")
+
+
+def test_a_session_refuses_settings_that_spark_would_ignore() -> None:
+    with pytest.raises(InvalidSetting, match="session\\(\\) has no argument 'wharehouse'"):
+        session("local[1]", uri="http://x", wharehouse="main@1")
+
+
+def test_a_token_and_a_credential_together_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match="both a token and a credential"):
+        conf("http://x", token="t", credential="a:b", spark_version="4.1.1")

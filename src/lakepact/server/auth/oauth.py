@@ -3,6 +3,9 @@
 For installations without an identity provider: engines that know only `credential` get what they need, and engines that
 refresh their token do so here. An access token is a signed statement and kept nowhere; behind it stands the API token,
 which is looked at whenever it is used, so revoking that one ends them all. Errors are in OAuth's own form (RFC 6749).
+
+A server without authentication answers every credential with a token that carries no meaning: some clients cannot be
+used without one, and such a server reads no `Authorization` header.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from lakepact.server.routing import Route
 CLIENT_CREDENTIALS: Final = "client_credentials"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
+ANONYMOUS: Final = "anonymous"
+"""The access token of a server without authentication."""
+
 _SUBJECTS: Final = frozenset({ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt"})
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 32
@@ -49,8 +55,10 @@ class OAuthHandler:
         clock: Clock,
         *,
         lifetime_s: int,
+        anonymous: bool = False,
     ) -> None:
-        """Without `bearers` no token is given out by this server."""
+        """`bearers` is None on a server that issues no API tokens; `anonymous`: it has no authentication at all."""
+        self._anonymous = anonymous
         self._bearers = bearers
         self._keys = keys
         self._guard = guard
@@ -75,6 +83,10 @@ class OAuthHandler:
             return _failed(OAuthError("temporarily_unavailable", str(error), 503), ((b"Retry-After", b"1"),))
 
     async def _token(self, request: Request) -> Response:
+        if self._anonymous:
+            if _form(request).get("grant_type") not in (CLIENT_CREDENTIALS, EXCHANGE):
+                raise OAuthError("unsupported_grant_type", f"grant_type is {CLIENT_CREDENTIALS} or {EXCHANGE}")
+            return json_response(_document(ANONYMOUS, self._lifetime_s), 200, _NO_STORE)
         if self._bearers is None:
             raise OAuthError(
                 "unauthorized_client",
@@ -141,13 +153,17 @@ class OAuthHandler:
             "iat": math.floor(now_s),
             "exp": until_s,
         }
-        document: dict[str, Any] = {
-            "access_token": await self._keys.sign(ACCESS, statement),
-            "token_type": "bearer",
-            "expires_in": max(0, until_s - math.floor(now_s)),
-            "issued_token_type": ACCESS_TOKEN,
-        }
-        return json_response(document, 200, _NO_STORE)
+        signed = await self._keys.sign(ACCESS, statement)
+        return json_response(_document(signed, max(0, until_s - math.floor(now_s))), 200, _NO_STORE)
+
+
+def _document(access_token: str, expires_in: int) -> dict[str, Any]:
+    return {
+        "access_token": access_token,
+        "token_type": "bearer",
+        "expires_in": expires_in,
+        "issued_token_type": ACCESS_TOKEN,
+    }
 
 
 def _failed(error: OAuthError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:

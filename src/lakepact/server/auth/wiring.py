@@ -90,7 +90,14 @@ def auth_of(
         limits=Buckets(per_s, burst, clock) if per_s > 0 else None,
         on_unrecognised=metrics.unrecognised,
     )
-    oauth = OAuthHandler(bearers if "tokens" in modes else None, keys, guard, clock, lifetime_s=settings.access_token_s)
+    oauth = OAuthHandler(
+        bearers if "tokens" in modes else None,
+        keys,
+        guard,
+        clock,
+        lifetime_s=settings.access_token_s,
+        anonymous=not modes,
+    )
     handlers = TokenHandlers(
         tokens,
         AccountTrail(trail, home, clock.now_ms),

@@ -7,8 +7,11 @@ hang on a connection. So a call's work is a task of its own, which the server wa
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -24,7 +27,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.messages import check_message
 from lakepact.server.grpc.public_methods import PublicMethods
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
-from lakepact.server.grpc.status import DETAILS_KEY, http_status, status_of
+from lakepact.server.grpc.status import DETAILS_KEY, ServerStopping, http_status, status_of
 from lakepact.server.http import MOST_LOGGED
 from lakepact.server.metrics import Metrics
 from lakepact.server.tls import Certificate
@@ -37,7 +40,8 @@ _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _OPERATION: Final = "grpc{}"
 """The operation in metrics and logs: REST has some of the same names."""
 
-_LAST_WORDS_S: Final = 1.0
+_CLOSE_WITHIN_S: Final = 1.0
+_LOOK_EVERY_S: Final = 0.01
 
 Admit: TypeAlias = Callable[[list[bytes], str], Awaitable[Principal]]
 """From the call's `authorization` and its address to who it is. Raises to turn them away."""
@@ -78,6 +82,11 @@ class GrpcServer:
         self._work: set[asyncio.Task[Any]] = set()
         self._server: Any = None
         self._health: Any = None
+        self._unanswered: set[Any] = set()
+        """The contexts of calls that were taken before a stop and whose response has not left the process."""
+
+        self._stopping = False
+        self._bound_port = 0
         metrics.operations_are(_OPERATION.format(name) for name in self._handlers)
 
     async def start(self) -> int:
@@ -104,7 +113,7 @@ class GrpcServer:
                 f"cannot listen for gRPC on {self._host} port {self._port}: {error}; correct --host or --grpc-port"
             ) from None
         await server.start()
-        self._server = server
+        self._server, self._bound_port = server, port
         for name in ("", SERVICE):
             await self._health.set(name, _SERVING)
         return port
@@ -114,19 +123,29 @@ class GrpcServer:
             return int(server.add_insecure_port(address))
         return int(server.add_secure_port(address, _credentials(self._tls)))
 
+    async def announce_stop(self) -> None:
+        """Set the health of all services to NOT_SERVING. Calls are still served."""
+        if self._health is not None:
+            await self._health.enter_graceful_shutdown()
+
     async def stop(self, within_s: float = 30.0) -> None:
-        """Take no more calls, and finish those under way. After this time whoever still waits is cut off."""
+        """Refuse new calls with UNAVAILABLE, finish those under way for at most `within_s`, then close.
+
+        gRPC's own graceful stop comes last, when there is nothing left to stop: it answers CANCELLED to every call that
+        was on its way to the server, although nothing of it was done (docs/decisions/0030).
+        """
         if self._server is None:
             return
         server, self._server = self._server, None
         until_s = time.monotonic() + within_s
-        await self._health.enter_graceful_shutdown()
-        ending = asyncio.create_task(server.stop(within_s))
+        await self.announce_stop()
+        self._stopping = True
         await self._finish(until_s)
-        # Whoever watches our health would go on for ever: once the work is done, there are only last words to send.
-        await server.stop(min(_LAST_WORDS_S, max(0.0, until_s - time.monotonic())))
-        await ending
-        # Their clients are gone. What they asked for is finished all the same.
+        while self._unanswered and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_EVERY_S)
+        _hang_up(self._bound_port)
+        await server.stop(min(_CLOSE_WITHIN_S, max(0.0, until_s - time.monotonic())))
+        # The clients of these calls are gone. What they asked for is finished all the same.
         await self._finish(until_s)
 
     async def _finish(self, until_s: float) -> None:
@@ -145,6 +164,9 @@ class GrpcServer:
         parse = message_factory.GetMessageClass(input_type).FromString
 
         async def call(messages: AsyncIterator[bytes], context: Any) -> Any:
+            if not self._stopping:
+                self._unanswered.add(context)
+                context.add_done_callback(self._unanswered.discard)
             # Shielded: the call may be cancelled, the work may not.
             task = asyncio.create_task(self._traced(self._answer(name, handler, parse, messages, context), context))
             self._work.add(task)
@@ -178,6 +200,8 @@ class GrpcServer:
         code, failure, answer, who = grpc.StatusCode.OK, None, None, ANYONE
         metadata = [(str(key), value) for key, value in context.invocation_metadata() or ()]
         try:
+            if self._stopping:
+                raise ServerStopping
             if self._admit is not None:
                 who = await self._admit(_authorization(metadata), _address(context.peer()))
             sent = await _first(messages, name)
@@ -214,6 +238,20 @@ async def _first(messages: AsyncIterator[bytes], name: str) -> bytes:
     async for message in messages:
         return message
     raise InvalidRequest(f"the call of {name} has no message")
+
+
+def _hang_up(port: int) -> None:
+    """Stop listening on this port, which is gRPC's alone, and end the stream of every connection to it.
+
+    Clients then see UNAVAILABLE, whatever the library would still send to them.
+    """
+    for listening, how in ((True, socket.SHUT_RDWR), (False, socket.SHUT_WR)):
+        for entry in os.listdir("/dev/fd"):
+            with suppress(OSError), socket.socket(fileno=os.dup(int(entry))) as ours:
+                if ours.family in (socket.AF_INET, socket.AF_INET6) and ours.getsockname()[1] == port:
+                    accepts = bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+                    if accepts is listening:
+                        ours.shutdown(how)
 
 
 def _credentials(certificate: Certificate) -> Any:

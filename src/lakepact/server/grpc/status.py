@@ -5,7 +5,8 @@ INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED, UNIMP
 UNAUTHENTICATED, PERMISSION_DENIED
                       refused for who asked: nothing happened
 RESOURCE_EXHAUSTED    asked too often: nothing happened, come back after the time that the details say
-UNAVAILABLE           nothing happened yet: send it again after the time that the details say
+UNAVAILABLE           nothing happened yet: send it again after the time that the details say. (Without an ErrorInfo it
+                      comes from gRPC itself, for a broken connection, and then it may have happened)
 UNKNOWN               it may have happened: ask with GetTransaction, or send the same again
 INTERNAL              stored state contradicts itself: a person must look
 
@@ -14,14 +15,14 @@ Every status carries an ErrorInfo whose reason is the `type` of the error; more 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
+from lakepact.catalog.errors import AnswerLost, Forbidden, MissingFile, NotFound, Refusal
 from lakepact.catalog.overlay import ClosedTransaction
 from lakepact.errors import (
     Contended,
@@ -69,6 +70,15 @@ _TO_HTTP: Final = {
 }
 
 
+class ServerStopping(StoreUnavailable):
+    """The server is shutting down and has not looked at the call."""
+
+    type: ClassVar[str] = "server-stopping"
+
+    def __init__(self) -> None:
+        super().__init__("this server is shutting down, and nothing was done; send the call again to another server")
+
+
 def status_of(error: Exception) -> tuple[grpc.StatusCode, status_pb2.Status]:
     """The code, and the whole status with its details."""
     code, message = _code(error), _message(error)
@@ -92,6 +102,10 @@ def _code(error: Exception) -> grpc.StatusCode:
             return _BY_HTTP.get(error.code, grpc.StatusCode.INVALID_ARGUMENT)
         case InvalidRequest():
             return grpc.StatusCode.INVALID_ARGUMENT
+        case MissingFile():
+            return grpc.StatusCode.INTERNAL
+        case NotFound():
+            return grpc.StatusCode.NOT_FOUND
         case Forbidden():
             return grpc.StatusCode.PERMISSION_DENIED
         case TransactionNotFound():

@@ -60,7 +60,11 @@ _HEADERS: Final[Mapping[str, Schema]] = {
 _NOT_DESCRIBED: Final = Operation(Tag.SERVER, "Not described yet", "", {200: "Description"})
 
 _IN_PATH: Final[Mapping[str, tuple[str, Schema, str]]] = {
-    "prefix": ("The name of the warehouse. It may be left out, with its slash.", FILLED, "main"),
+    "prefix": (
+        "The name of the warehouse. Reads and the transactions endpoints may leave it out, with its slash.",
+        FILLED,
+        "main",
+    ),
     "namespace": ("The namespace. Its levels are joined by the unit separator, `%1F`.", FILLED, "sales"),
     "table": ("The name of the table. A slash in it is written `%2F`.", FILLED, "orders"),
     "view": ("The name of the view. A slash in it is written `%2F`.", FILLED, "large_orders"),

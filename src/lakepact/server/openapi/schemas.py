@@ -282,6 +282,7 @@ _TRANSACTION: Final = {
     "read-only": BOOLEAN,
     "warehouse": TEXT,
     "prefix": TEXT,
+    "catalog-path": TEXT,
     "created-at": TEXT,
     "created-ms": INT64,
     "age-seconds": {"type": "number"},

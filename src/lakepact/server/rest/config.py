@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -10,6 +11,10 @@ from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.model import State
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.door import Door
+from lakepact.server.rest.errors import NoSuchWarehouse
+
+_ENDS_WITH_TRANSACTION: Final = re.compile(r"@[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")
+"""A location may hold an `@` of its own; a transaction is recognised by its form."""
 
 LOCATION: Final = "lakepact.warehouse-location"
 """Where the warehouse is: for jobs that read receipts by themselves."""
@@ -27,12 +32,9 @@ class ConfigHandler:
 
     async def show(self, request: Request) -> Response:
         principal = request.principal
-        asked = request.query.get("warehouse") or self._door.default(principal)
-        by_url = {catalog.warehouse.root: name for name, catalog in self._door.in_sight(principal).items()}
-        name, at, named = by_url.get(asked.rstrip("/"), asked).partition("@")
+        name, transaction = self._door.target(request, self._named(request))
         catalog = self._door.named(name, principal)
         prefix = name
-        transaction = self._door.same_transaction(request, named if at else None)
         if transaction is not None:
             # A client that comes with a transaction stays in it: everything it asks later carries this prefix.
             transaction_id = parse_transaction_id(transaction)
@@ -48,6 +50,24 @@ class ConfigHandler:
                 "idempotency-key-lifetime": self._lifetime,
             }
         )
+
+    def _named(self, request: Request) -> str | None:
+        """Return the `warehouse` of the query; a location is replaced by the name of the warehouse that has it."""
+        warehouse = request.query.get("warehouse") or None
+        if warehouse is None or "/" not in warehouse:
+            return warehouse
+        location, at, transaction = warehouse, "", ""
+        if _ENDS_WITH_TRANSACTION.search(warehouse):
+            location, at, transaction = warehouse.rpartition("@")
+        visible = self._door.in_sight(request.principal)
+        name = next((name for name, catalog in visible.items() if catalog.warehouse.contains(location)), None)
+        if name is None:
+            raise NoSuchWarehouse(
+                f"no warehouse of this server has the location {location[:300]}; its warehouses are "
+                + (", ".join(f"{name} ({visible[name].warehouse.root})" for name in sorted(visible)) or "none for you")
+                + ". Use one of these names as the warehouse"
+            )
+        return f"{name}{at}{transaction}"
 
     def _served_by(self, warehouse: str) -> Sequence[str]:
         missing = {endpoint for endpoint, has in self.only_some.items() if not has(warehouse)}

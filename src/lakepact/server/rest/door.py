@@ -16,8 +16,9 @@ from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
 from lakepact.limits import check_name, check_namespace
-from lakepact.server.http import KEY_HEADER, Request, idempotency_key
+from lakepact.server.http import KEY_HEADER, Request, Response, idempotency_key
 from lakepact.server.rest.errors import NoSuchWarehouse
+from lakepact.server.routing import Handler
 
 TRANSACTION: Final = "X-Lakepact-Transaction"
 UNIT_SEPARATOR: Final = "%1F"
@@ -56,20 +57,50 @@ class Door:
         return self._prefix(request)[1]
 
     def _prefix(self, request: Request) -> tuple[str, str | None]:
-        warehouse, at, transaction = (request.params.get("prefix") or self.default(request.principal)).partition("@")
-        return warehouse, self.same_transaction(request, transaction if at else None)
+        return self.target(request, request.params.get("prefix"))
 
-    def same_transaction(self, request: Request, transaction: str | None) -> str | None:
-        """The transaction that the path or the warehouse names (None: neither does), and the header, if it is there."""
+    def target(self, request: Request, named: str | None) -> tuple[str, str | None]:
+        """Return the warehouse of a request, and its transaction if it is inside one.
+
+        `named` is the prefix of the path, or the `warehouse` of a query: `<warehouse>` or `<warehouse>@<transaction>`.
+        The base URI and the header `X-Lakepact-Transaction` may name a transaction too. Raises `InvalidRequest` if two
+        of them disagree: such a request must not change something that its sender did not mean.
+        """
+        warehouse, at, transaction = (named or "").partition("@")
         header = request.header(TRANSACTION)
-        if transaction is None:
-            return header.strip() if header is not None else None
-        if header is not None and header.strip().lower() != transaction.lower():
-            raise InvalidRequest(
-                f"the path is inside transaction {transaction[:40]}, the header {TRANSACTION} says {header[:40]}; "
-                f"send one of the two, or both alike"
-            )
-        return transaction
+        if request.inside is None and header is None:
+            return warehouse or self.default(request.principal), transaction.lower() if at else None
+        transactions = {"the prefix": transaction} if at else {}
+        warehouses = {"the prefix": warehouse} if warehouse else {}
+        if request.inside is not None:
+            outer, at, inner = request.inside.partition("@")
+            # A base URI without a warehouse is of the default one.
+            warehouses["the base URI"] = outer if at else self.default(request.principal)
+            transactions["the base URI"] = inner if at else outer
+        if header is not None:
+            transactions[f"the header {TRANSACTION}"] = header.strip()
+        agreed = _agreed("transaction", {source: value.lower() for source, value in transactions.items()})
+        return _agreed("warehouse", warehouses) or self.default(request.principal), agreed
+
+    def with_prefix(self, handler: Handler) -> Handler:
+        """Return a handler that refuses requests which name neither a warehouse nor a transaction.
+
+        Some clients leave the prefix of `GET /v1/config` out of some requests. For a client that works inside a
+        transaction such a request would change the default warehouse at once, and no abort would take it back.
+        """
+
+        async def checked(request: Request) -> Response:
+            if "prefix" not in request.params and self.target(request, None)[1] is None:
+                name, rest = self.default(request.principal), request.raw_path.removeprefix("/v1/")[:300]
+                raise InvalidRequest(
+                    f"{request.method} {request.raw_path[:300]} names no warehouse, and a change must name one: send "
+                    f"it to /v1/{name}/{rest}, or inside a transaction to /v1/{name}@<transaction>/{rest}. A client "
+                    f"that ignores the prefix of GET /v1/config, takes <catalog uri>/in/{name}@<transaction> as its "
+                    f"catalog URI"
+                )
+            return await handler(request)
+
+        return checked
 
     def named(self, warehouse: str, principal: Principal) -> Catalog:
         """The catalog of this warehouse, as this one may see it. Those of other accounts are not there."""
@@ -172,6 +203,14 @@ def catalog_named(catalogs: Mapping[str, Catalog], warehouse: str, principal: Pr
         known = ", ".join(sorted(name for name, one in catalogs.items() if in_sight(one, principal))) or "none for you"
         raise NoSuchWarehouse(f"there is no warehouse {warehouse[:100]!r}; this server has {known}")
     return catalog
+
+
+def _agreed(what: str, values: Mapping[str, str]) -> str | None:
+    """Return the value that all sources name. None if there is no source."""
+    if len(set(values.values())) > 1:
+        said = ", ".join(f"{source} names {value[:40]!r}" for source, value in values.items())
+        raise InvalidRequest(f"the request names more than one {what}: {said}; name one, or the same everywhere")
+    return next(iter(values.values()), None)
 
 
 def _text(raw: str) -> str:

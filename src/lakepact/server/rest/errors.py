@@ -3,7 +3,8 @@
 400 404 406 409 422   refused: nothing happened, and the same request would be refused again
 403                   whoever asks may not: nothing happened, and it may be granted later
 503 with Retry-After  nothing happened yet: send it again
-500 504               unknown: it may have happened; the transaction's id is in the answer, to ask about it
+500 504               unknown: it may have happened; the transaction's id is in the answer, to ask about it. 500 is
+                      also a fault of server or storage, such as a file that is damaged or missing
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from lakepact.catalog.errors import AnswerLost, Forbidden, Refusal
+from lakepact.catalog.errors import AnswerLost, Forbidden, MissingFile, NotFound, Refusal
 from lakepact.catalog.work import as_refusal
 from lakepact.errors import (
     Contended,
@@ -56,6 +57,10 @@ def error_answer(error: Exception) -> Response:
             return _refused(error)
         case InvalidRequest() | StaleUpdate():
             return _refused(as_refusal(error))
+        case MissingFile():
+            return error_response(error.code, "InternalServerError", str(error))
+        case NotFound():
+            return error_response(error.code, error.type, str(error))
         case Forbidden():
             return error_response(403, error.type, str(error))
         case KeyReused() | WrongState() | SnapshotTooOld() | StagedMeanwhile():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from lakepact.catalog import Catalog
@@ -19,7 +20,7 @@ from lakepact.server.rest.namespaces import NamespaceHandlers
 from lakepact.server.rest.tables import TableHandlers
 from lakepact.server.rest.transactions import TransactionHandlers
 from lakepact.server.rest.views import ViewHandlers
-from lakepact.server.routing import Route
+from lakepact.server.routing import PREFIX, Route
 from lakepact.server.vending.delegation import Delegation
 
 _TRANSACTIONS: Final = "/v1/{prefix}/transactions"
@@ -34,6 +35,9 @@ _VIEWS: Final = _NAMESPACE + "/views"
 _VIEW: Final = _VIEWS + "/{view}"
 _DELTA_TABLES: Final = _NAMESPACE + "/delta-tables"
 _DELTA_TABLE: Final = _DELTA_TABLES + "/{table}"
+
+_READS: Final = frozenset({"batchLoadTables", "checkGrant", "reportMetrics", "signRequest"})
+"""Operations with POST that change nothing of the catalog."""
 
 
 def rest_routes(
@@ -118,6 +122,9 @@ def rest_routes(
         Route("PUT", _TABLE + "/governance", "putGovernance", governance.put),
         Route("GET", "/v1/{prefix}/audit", "listAudit", audit.list),
     ]
+    routes = [
+        replace(route, handler=door.with_prefix(route.handler)) if _needs_prefix(route) else route for route in routes
+    ]
     config.endpoints = [
         f"{route.method} {route.template}"
         for route in routes
@@ -128,3 +135,9 @@ def rest_routes(
         f"POST {_TABLE}/sign": delegation.signs,
     }
     return routes
+
+
+def _needs_prefix(route: Route) -> bool:
+    """Whether the route changes something other than a transaction, whose API is defined without a prefix too."""
+    changes = route.method not in ("GET", "HEAD") and route.operation not in _READS
+    return changes and PREFIX in route.template and not route.template.startswith(_TRANSACTIONS)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import TypeVar
 
 from lakepact.catalog import Done
-from lakepact.catalog.errors import AnswerLost
+from lakepact.catalog.errors import AnswerLost, MissingFile, NotFound
 from lakepact.catalog.operations import Operations
 from lakepact.catalog.pointers import DIGEST, Kind
 from lakepact.errors import InvalidRequest, LakepactError
@@ -37,6 +39,8 @@ from lakepact.server.rest.delta_requests import parse_delta_changes
 from lakepact.server.rest.door import Door, flag, page_of
 from lakepact.server.vending.delegation import Delegation, table_path
 from lakepact.server.vending.scope import Home
+
+T = TypeVar("T")
 
 
 class TableHandlers:
@@ -71,7 +75,7 @@ class TableHandlers:
         identifier = self._door.identifier(request, "table")
         pointer = await catalog.table(identifier)
         # Also for who has it already: a file that was taken away must not go unnoticed.
-        file = await catalog.file_of(pointer)
+        file = await read_by_client(catalog.file_of(pointer))
         delegated = None
         if self._delegation.is_asked(request, catalog):
             home = Home.of(pointer, file.document)
@@ -149,7 +153,8 @@ class TableHandlers:
         """Many tables as of one instant."""
         scope = self._door.scope(request)
         asked = await request.checked(_parse_batch, request.json())
-        return many_answer([(one, file) for one, file in zip(asked, await scope.tables(asked), strict=True)])
+        files = await read_by_client(scope.tables(asked))
+        return many_answer([(one, file) for one, file in zip(asked, files, strict=True)])
 
     async def _table_answer(
         self, request: Request, catalog: Operations, done: Done, identifier: Identifier, path: str
@@ -179,6 +184,17 @@ def _parse_batch(value: object) -> list[Identifier]:
             raise Malformed(f"identifiers[{number}]: table {name} is named twice; name each table once")
         identifiers[identifier] = None
     return list(identifiers)
+
+
+async def read_by_client(load: Awaitable[T]) -> T:
+    """Answer a read whose metadata file is missing with 404: Iceberg's clients and its compatibility kit expect it.
+
+    A read has no effect and no key, so nothing is given up because of it. Changes answer 500 (`MissingFile`).
+    """
+    try:
+        return await load
+    except MissingFile as error:
+        raise NotFound(str(error)) from error
 
 
 def seen_before(request: Request, tag: str) -> bool:

@@ -200,6 +200,7 @@ def _shown(record: TransactionRecord, catalog: Catalog) -> JsonObject:
         "read-only": record.properties.get(READ_ONLY) == "true",
         "warehouse": f"{name}@{record.id}",
         "prefix": f"{name}@{record.id}",
+        "catalog-path": f"/in/{name}@{record.id}",
         "created-at": _time(record.created_ms),
         "created-ms": record.created_ms,
         "age-seconds": max(0, catalog.now_ms() - record.created_ms) / 1000,

@@ -8,7 +8,7 @@ from lakepact.iceberg.requests import Identifier, parse_commit_view, parse_creat
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import empty, transaction_header, view_answer
 from lakepact.server.rest.door import Door, page_of
-from lakepact.server.rest.tables import at_path, rename
+from lakepact.server.rest.tables import at_path, read_by_client, rename
 
 
 class ViewHandlers:
@@ -31,7 +31,7 @@ class ViewHandlers:
     async def load(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         pointer = await catalog.view(self._door.identifier(request, "view"))
-        return view_answer(await catalog.file_of(pointer))
+        return view_answer(await read_by_client(catalog.file_of(pointer)))
 
     async def exists(self, request: Request) -> Response:
         await self._door.scope(request).view(self._door.identifier(request, "view"))

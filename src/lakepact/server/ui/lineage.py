@@ -1,7 +1,8 @@
 """Where a table comes from and where it goes: worked out from the receipts of its versions and the reports of runs.
 
-Receipts know what a table was made of, so the way up is as long as its history. What is made *of* a table is told by
-the runs that did it: those of the last 30 days, as many as are looked at.
+Receipts have the inputs of each version, so upstream tables are known for the whole history. Downstream tables come
+from the reports of the newest runs of the last 30 days. Both count only as far as the server has verified them: an edge
+joins tables that the transaction's record has read and written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakepact.catalog.files import MetadataFile
+from lakepact.catalog.lineage import VERIFIED
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.iceberg.requests import Identifier
 from lakepact.limits import REPORT_EDGES
@@ -120,10 +122,16 @@ def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list
 
 
 def _inputs(receipts: Iterable[Mapping[str, Any]], itself: str) -> set[str]:
-    """What these versions were made of. A receipt tells what its whole run has read, and which stages have: where one
-    of them goes by the table's name, it is what that one has read."""
+    """The tables that these versions were made of, according to inputs that the server verified.
+
+    Inputs that a writer has only declared are in the table's timeline, marked as such: a writer may declare any name.
+    A receipt has the inputs of its whole run and the stages that used each. Where a stage has the table's name, its
+    inputs are those of that stage.
+    """
     found: set[str] = set()
     for receipt in receipts:
+        if receipt.get("lineage") != VERIFIED:
+            continue
         told = [
             one for one in receipt.get("inputs") or () if isinstance(one, dict) and isinstance(one.get("table"), str)
         ]

@@ -32,7 +32,8 @@ class LineagePages:
             if around.edges
             else empty(
                 "No lineage known",
-                "Pipelines record what they read, and writers may say it. Nothing of that is known of this table"
+                "Pipelines record their inputs, and the server verifies them. Inputs that a writer only declared are "
+                "in the timeline. Nothing verified is known for this table"
                 + ("." if window.whole else ", as far as you may read what it was made of and what is made of it."),
             )
         )

@@ -27,6 +27,8 @@ _STATES: Final = {
     "dry-run": CALM,
     "already-committed": CALM,
     "conflict": WARN,
+    "aborted": WARN,
+    "unknown": WARN,
 }
 _LEAD: Final = "Every run is one transaction: all of its tables move at once, or none does."
 _PART: Final = "You see your own ones, and of those of others what they have made that you may read."
@@ -141,6 +143,7 @@ class PipelinePages:
         attempt = text.number_of(run.report.get("attempt"))
         found: list[tuple[str, Child]] = [
             ("Begun", text.instant(timestamp_ms(run.transaction_id), seconds=False)),
+            *([("Committed", text.instant(run.committed_ms, seconds=False))] if run.committed_ms is not None else []),
             ("Took", text.duration(run_parts.seconds_of(run.report))),
             ("Stages", f"{len(stages):,}"),
             ("Rows written", f"{rows:,}"),

@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 16 << 20
 """Of memory, about: a document takes some five times its text."""
 
 _TIMES_ITS_TEXT: Final = 5
-_LARGEST: Final = 1 << 20
+_LARGEST: Final = 2 << 20
 _SIDE_BY_SIDE: Final = 50
 
 

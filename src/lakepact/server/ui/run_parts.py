@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from lakepact.catalog.runs import LINKED
 from lakepact.iceberg.requests import Identifier
 from lakepact.server.ui import text
 from lakepact.server.ui.graphs import Node, columns_of, picture
@@ -121,7 +122,9 @@ def _check(links: Links, warehouse: str, one: Mapping[str, Any]) -> Markup:
             "div",
             badge("not run" if status == _NOT_RUN else status, _CHECKS.get(status, CALM)),
             tag("strong", name(str(one.get("name", "?")))),
-            table_link(links, warehouse, str(one.get("table", "?"))),
+            table_link(links, warehouse, str(one.get("table", "?")))
+            if one.get(LINKED, True)
+            else name(str(one.get("table", "?"))),
             tag("span", name(said), class_="muted") if said else None,
             class_="check-head",
         ),

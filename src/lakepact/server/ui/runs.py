@@ -1,4 +1,8 @@
-"""Runs of pipelines, by their reports: names are dates and ids, so the newest are found without reading the others."""
+"""Runs of pipelines, by their reports: names are dates and ids, so the newest are found without reading the others.
+
+A report is a claim of its author. The state, the commit time and the tables of a run come from its transaction's
+record: `lakepact.catalog.runs` reduces each report to what the record supports.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from lakepact.catalog.lineage import LINEAGE, VERIFIED
 from lakepact.catalog.overlay import belongs_to
-from lakepact.catalog.runs import PRINCIPAL, day_of, folder_of, report_name
+from lakepact.catalog.runs import (
+    PRINCIPAL,
+    UNKNOWN,
+    RunFacts,
+    confirmed_report,
+    day_of,
+    folder_of,
+    report_name,
+    run_facts,
+)
 from lakepact.errors import LakepactError
 from lakepact.kernel.identity import TransactionId, parse_transaction_id, timestamp_ms
 from lakepact.kernel.model import State, TransactionRecord
@@ -31,13 +45,16 @@ class Run:
     pipeline: str
     run_id: str
     state: str
-    """`committed`, `failed`, `dry-run`, `running`, or what became of its transaction if it left no report."""
+    """`committed` if its record says so; else `running`, the reason that its report gives, or the record's state."""
 
     report: Mapping[str, Any]
     """Empty if there is none."""
 
     record: TransactionRecord | None = None
     """If it was looked at, and may be."""
+
+    committed_ms: int | None = None
+    """By the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +80,9 @@ class RunReports:
             for start in range(0, len(ids), limit):
                 some = ids[start : start + limit]
                 documents = await self._documents.read(window.inside, map(report_name, some))
-                runs = [run_of(one, documents[report_name(one)]) for one in some if report_name(one) in documents]
+                runs = await _confirmed(
+                    window, {one: documents[report_name(one)] for one in some if report_name(one) in documents}
+                )
                 found += await _shown(window, [run for run in runs if pipeline is None or run.pipeline == pipeline])
                 if len(found) > limit:
                     return Runs(found[:limit], str(found[limit - 1].transaction_id))
@@ -84,8 +103,8 @@ class RunReports:
         loaded = await window.inside.transactions.load(transaction_id)
         record = loaded if loaded is not None and await window.sight.shown([loaded]) else None
         if document is not None:
-            run = replace(run_of(transaction_id, document), record=record)
-            return next(iter(await _shown(window, [run])), None)
+            [run] = await _confirmed(window, {transaction_id: document})
+            return next(iter(await _shown(window, [replace(run, record=record)])), None)
         if record is None or not belongs_to(record, window.warehouse):
             return None
         source = (record.answer or {}).get("source") or {}
@@ -123,13 +142,34 @@ async def _shown(window: Window, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def run_of(transaction_id: TransactionId, report: Document) -> Run:
+async def _confirmed(window: Window, reports: Mapping[TransactionId, Document]) -> list[Run]:
+    """The runs that these reports are of, reduced to what their transactions' records support."""
+    facts = await window.inside.parts.tasks.all([_facts(window, id, report) for id, report in reports.items()])
+    return [run_of(id, report, one) for (id, report), one in zip(reports.items(), facts, strict=True)]
+
+
+async def _facts(window: Window, transaction_id: TransactionId, report: Document) -> RunFacts:
+    """Those stored with the report; from the record, if the run had not ended by then or an older release stored it."""
+    stored = RunFacts.from_report(report)
+    if stored is not None and stored.final:
+        return stored
+    record = await window.inside.transactions.load(transaction_id)
+    if record is None:
+        return RunFacts(UNKNOWN)
+    now = await run_facts(window.inside.parts, record, {}, lambda pointer: True)
+    visible = stored.visible if stored is not None else frozenset[str]()
+    return replace(now, visible=visible, read=now.read & visible if stored is not None else now.read)
+
+
+def run_of(transaction_id: TransactionId, report: Document, facts: RunFacts) -> Run:
+    confirmed = confirmed_report(report, facts)
     return Run(
         transaction_id,
         str(report.get(PIPELINE, "?")),
         str(report.get(RUN, "?")),
-        str(report.get("state", "?")),
-        _bounded(report),
+        str(confirmed["state"]),
+        _bounded(confirmed),
+        committed_ms=facts.decided_ms if facts.committed else None,
     )
 
 
@@ -151,15 +191,17 @@ def _of_record(record: TransactionRecord) -> Run:
         state,
         _told(source),
         record,
+        record.decided_ms if record.state is State.COMMITTED else None,
     )
 
 
 def _told(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a receipt would say of the run."""
+    """What the commit says about the run. Inputs are shown if the server verified them."""
     if not source:
         return {}
     stages = [{"name": one, "state": "done"} for one in source.get("stages") or () if isinstance(one, str)]
-    return {"stages": stages, "checks": source.get("checks") or [], "inputs": source.get("inputs") or []}
+    inputs = (source.get("inputs") or []) if source.get(LINEAGE) == VERIFIED else []
+    return {"stages": stages, "checks": source.get("checks") or [], "inputs": inputs}
 
 
 def _id_of(name: str) -> TransactionId | None:

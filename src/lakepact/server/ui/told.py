@@ -182,7 +182,8 @@ def _of_others(report: Report, keeps: Keeps) -> Report:
     stages = [
         {**_some(stage, _OF_A_STAGE), "name": _table_of(stage), "reads": sources.get(_table_of(stage), [])}
         for stage in stages_of(report)
-        if keeps(_table_of(stage))
+        # Without a target it is a view inside the run, or it wrote no table: its name may be that of any table.
+        if stage.get("target") and keeps(stage["target"])
     ]
     inputs = [
         {**_some(one, _OF_AN_INPUT), "used-by": users}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakepact.catalog import Catalog
-from lakepact.catalog.errors import Refusal
+from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.reachable import ALIVE
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
@@ -50,7 +50,7 @@ class Abandoned:
         assert cell.value is not None
         location, transaction_id = cell.value["location"], TransactionId(cell.value["transaction-id"])
         record = await parts.store.lookup(transaction_id)
-        now_ms = parts.clock.now_ms()
+        now_ms = parts.clock.confirmed_ms()
         if record is not None and (
             record.state in ALIVE or now_ms < (record.decided_ms or now_ms) + self._retention_ms
         ):
@@ -59,7 +59,7 @@ class Abandoned:
             try:
                 if await self._hold(location, record, remover):
                     await self._delete_files(location, record, remover)
-            except Refusal as error:
+            except (Refusal, NotFound) as error:
                 report.leave(location, error)
                 return
         if not remover.dry_run:

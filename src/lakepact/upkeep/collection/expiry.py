@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakepact.catalog import Call, Catalog
-from lakepact.catalog.errors import Refusal
+from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.pins import in_use
 from lakepact.catalog.pointers import Pointer, shown
 from lakepact.errors import Contended, Unreadable
@@ -44,7 +44,7 @@ class Expiry:
                 call = Call(self._catalog.new_id(), "expireSnapshots", source={"kind": "admin"})
                 result = (await self._catalog.expire_snapshots(call, pointer.identifier)).result
                 gone = Expired(tuple(result["snapshots"]), tuple(result["refs"]))
-        except (Refusal, Unreadable, Contended) as error:
+        except (Refusal, NotFound, Unreadable, Contended) as error:
             report.leave(name, error)
             return
         for ref in gone.refs:
@@ -55,9 +55,9 @@ class Expiry:
     async def _gone(self, pointer: Pointer) -> Expired:
         parts = self._catalog.parts
         document = (await parts.files.of(pointer)).document
-        if not collects(document) or not (gone := expired(document, parts.clock.now_ms())):
+        if not collects(document) or not (gone := expired(document, parts.clock.confirmed_ms())):
             return Expired((), ())
         used: set[int] = set()
         async for _, ids in in_use(parts, parts.keys.table(pointer.id)):
             used |= ids
-        return expired(document, parts.clock.now_ms(), used) if used else gone
+        return expired(document, parts.clock.confirmed_ms(), used) if used else gone

@@ -49,7 +49,7 @@ class Purge:
         self._retention_ms = int(retention_s * 1000)
 
     async def run(self, remover: Remover, report: Report) -> None:
-        now_ms = self._catalog.parts.clock.now_ms()
+        now_ms = self._catalog.parts.clock.confirmed_ms()
         due = [one async for one in self._all() if one.life(now_ms, self._retention_ms) in (Life.EXPIRED, Life.PURGING)]
         for one in due:
             if not one.purge:
@@ -96,7 +96,7 @@ class Purge:
                 continue
             try:
                 await self._purge_one(one.pointer, others, remover)
-            except (Refusal, Unreadable) as error:
+            except (Refusal, NotFound, Unreadable) as error:
                 # Whoever wrote a table may have written anything into its manifests. That is this table's matter alone.
                 report.leave(shown(one.pointer.identifier), error)
 

@@ -115,13 +115,13 @@ class Retention:
                 for folder in (SEGMENTS, EVENTS):
                     # Both: a day that was removed but for the last step has only segments.
                     async for date in days_in(blobs, folder):
-                        if date > through or age_ms(date, self._clock.now_ms()) < self._receipt_ms:
+                        if date > through or age_ms(date, self._clock.confirmed_ms()) < self._receipt_ms:
                             break
                         await self._remove_day(blobs, date, through)
                         yield
             done = True
             async for date in days_in(blobs, EVENTS, self._through.get(name)):
-                if date > through or age_ms(date, self._clock.now_ms()) < self._loose_ms:
+                if date > through or age_ms(date, self._clock.confirmed_ms()) < self._loose_ms:
                     break
                 done = await self._remove_loose(blobs, date, through) and done
                 if done and not self._dry_run:
@@ -196,7 +196,7 @@ class Retention:
         """Segments of a packer that was not the first."""
         named = (*manifest.segments, *manifest.lost)
         known = {manifest_name(manifest.date), *(folder_of(manifest.date) + one.name for one in named)}
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.confirmed_ms()
         names = [
             entry.name
             async for page in entries_of(blobs, folder_of(manifest.date))

@@ -1,0 +1,145 @@
+"""Detect an event loop that does not run, and end the process so that its service manager or supervisor restarts it.
+
+The event loop beats twice a second. A thread looks once a second whether there was a beat. It counts its own looks and
+not the time on a clock: if the whole process is paused (SIGSTOP, a suspended machine, a frozen container) or gets no
+CPU, the thread does not look either, and nothing is held against the loop afterwards.
+
+The thread needs Python's interpreter lock. Native code that holds it and computes, such as a regular expression with
+catastrophic backtracking, stops the thread too. For that case the thread keeps pushing back a timer of the CPU time
+that the process uses (ITIMER_PROF); when it fires, SIGPROF prints the stacks and ends the process. Native code that
+holds the lock and waits is noticed by the supervisor alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from lakepact.server import logs
+
+EXIT_CODE: Final = 70
+"""Of a process that ends itself because its event loop did not run. EX_SOFTWARE of sysexits.h."""
+
+BEAT_EVERY_S: Final = 0.5
+LOOK_EVERY_S: Final = 1.0
+_WARN_AFTER_LOOKS: Final = 5
+_CPU_FACTOR: Final = 2.0
+"""The CPU timer, in multiples of the bound: several threads may compute at once."""
+
+_WINDOW_S: Final = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Watchdog:
+    """Watches the event loop of the current thread. `bound_s` of 0 measures pauses and ends nothing."""
+
+    def __init__(
+        self,
+        bound_s: float,
+        *,
+        on_pause: Callable[[float], None] | None = None,
+        heartbeat: int | None = None,
+    ) -> None:
+        """`on_pause` gets the longest recent pause of the loop; `heartbeat` is a pipe to the supervisor."""
+        self._bound_s = bound_s
+        self._on_pause = on_pause
+        self._heartbeat = heartbeat
+        self._loop_thread = threading.get_ident()
+        self._beats = 0
+        self._ended = threading.Event()
+        self._pauses = LongestPause()
+        self._expected_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Call it on the event loop, from the main thread."""
+        self._expected_s = time.monotonic()
+        self._beat()
+        if self._bound_s > 0:
+            faulthandler.register(signal.SIGPROF, file=sys.stderr.fileno(), all_threads=True, chain=True)
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching, before the loop ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    # --- on the loop ---
+
+    def _beat(self) -> None:
+        now_s = time.monotonic()
+        self._beats += 1
+        longest_s = self._pauses.add(max(0.0, now_s - self._expected_s), now_s)
+        if self._on_pause is not None:
+            self._on_pause(longest_s)
+        if self._heartbeat is not None:
+            # Full: the supervisor has not looked for long, and knows enough. Broken: the lifeline says so too.
+            with suppress(OSError):
+                os.write(self._heartbeat, b".")
+        self._expected_s = now_s + BEAT_EVERY_S
+        self._timer = asyncio.get_running_loop().call_later(BEAT_EVERY_S, self._beat)
+
+    # --- in the thread ---
+
+    def _watch(self) -> None:
+        seen, missed = -1, 0
+        while True:
+            signal.setitimer(signal.ITIMER_PROF, self._bound_s * _CPU_FACTOR)
+            if self._ended.wait(LOOK_EVERY_S):
+                return
+            beats = self._beats
+            seen, missed = beats, (missed + 1 if beats == seen else 0)
+            if missed * LOOK_EVERY_S >= self._bound_s:
+                self._end(missed * LOOK_EVERY_S)
+            if missed == _WARN_AFTER_LOOKS:
+                _log.warning("the event loop does not run", seconds=missed * LOOK_EVERY_S, stack=self._stack())
+
+    def _end(self, seconds: float) -> None:
+        _log.error(
+            "the event loop did not run for too long (watchdog_s); the process ends with code 70 to be restarted",
+            seconds=seconds,
+            bound_s=self._bound_s,
+            pid=os.getpid(),
+            stack=self._stack(),
+        )
+        logs.flush()
+        os._exit(EXIT_CODE)
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread)
+        return "" if frame is None else "".join(traceback.format_stack(frame))
+
+
+class LongestPause:
+    """The longest pause of the last one to two minutes."""
+
+    def __init__(self, window_s: float = _WINDOW_S) -> None:
+        self._window_s = window_s
+        self._began_s = 0.0
+        self._before_s = self._current_s = 0.0
+
+    def add(self, pause_s: float, now_s: float) -> float:
+        """Take in a pause that ended at `now_s` of a monotonic clock, and return the longest one."""
+        if now_s - self._began_s >= self._window_s:
+            recent = now_s - self._began_s < 2 * self._window_s
+            self._before_s, self._current_s, self._began_s = self._current_s if recent else 0.0, 0.0, now_s
+        self._current_s = max(self._current_s, pause_s)
+        return max(self._before_s, self._current_s)
