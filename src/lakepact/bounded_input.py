@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -257,7 +258,7 @@ def _parse_slowly(body: bytes, where: str) -> Any:
 
     orjson would hold the interpreter lock for longer than the event loop may pause.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_unique(where), parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=_unique(where), parse_float=_finite, parse_constant=_refuse_constant)
     decoder.parse_object = JSONObject  # type: ignore[attr-defined]
     decoder.parse_array = JSONArray  # type: ignore[attr-defined]
     decoder.scan_once = py_make_scanner(decoder)  # type: ignore[attr-defined]
@@ -294,7 +295,7 @@ def _parse_pieces(text: str) -> Any:
 
     Table metadata is an object whose arrays (`snapshots`, `schemas`, logs) make up its size.
     """
-    scan = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
+    scan = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
     space = _SPACE.match
 
     def skip(position: int) -> int:
@@ -354,6 +355,13 @@ def _scanned(scan: Any, text: str, position: int) -> tuple[Any, int]:
     except StopIteration as stop:
         raise ValueError(stop.value) from None
     return value, end
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> Any:

@@ -78,7 +78,7 @@ class Meter:
 
 
 @pytest.mark.timeout(900)
-def test_t_limit_6_one_request_takes_bounded_time_and_memory(tmp_path: Path) -> None:
+def test_t_limit_4_one_request_takes_bounded_time_and_memory(tmp_path: Path) -> None:
     with running_server(tmp_path, env={"LAKEPACT_LOG_LEVEL": "error"}) as server:
         for path, body in preparation():
             status, answer = _send(server, "POST", path, orjson.dumps(body))

@@ -53,7 +53,7 @@ async def watched() -> AsyncIterator[Watched]:
 
 
 @pytest.mark.timeout(600)
-async def test_t_limit_6_no_request_occupies_the_event_loop(wire: Wire) -> None:
+async def test_t_limit_4_no_request_occupies_the_event_loop(wire: Wire) -> None:
     for path, body in preparation():
         answer = await wire.client.send("POST", path, json=body)
         assert answer.status == 200, answer.body[:300]
