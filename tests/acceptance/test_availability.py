@@ -104,13 +104,13 @@ def test_responses_that_nobody_reads_share_their_memory(tmp_path: Path) -> None:
         for path, body in preparation():
             assert _send(server, "POST", path, orjson.dumps(body))[0] == 200
         identifiers = [{"namespace": ["db"], "name": name} for name in ("big", "bigger", "biggest")]
-        body = orjson.dumps({"identifiers": identifiers})
+        batch = orjson.dumps({"identifiers": identifiers})
         # Once with a reader: the metadata is cached from then on.
-        assert _send(server, "POST", "/v1/main/tables/batch-load", body)[0] == 200
+        assert _send(server, "POST", "/v1/main/tables/batch-load", batch)[0] == 200
         meter, idle = Meter(server), []
         with meter.measured():
             for _ in range(20):
-                idle.append(_unread(server, "/v1/main/tables/batch-load", body))
+                idle.append(_unread(server, "/v1/main/tables/batch-load", batch))
             # The server has begun to answer each of them.
             for connection in idle:
                 assert connection.recv(1) == b"H"

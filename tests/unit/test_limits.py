@@ -188,7 +188,9 @@ def test_many_updates_cost_what_they_add() -> None:
     context = Context(1_000, new_uuid="u", new_location="file:///t")
 
     def commit(size: int) -> None:
-        updates = [{"action": "add-schema", "schema": schema(10, first=number)} for number in range(size)]
+        updates: list[dict[str, Any]] = [
+            {"action": "add-schema", "schema": schema(10, first=number)} for number in range(size)
+        ]
         updates.append({"action": "set-current-schema", "schema-id": 0})
         fields = [{"name": "p", "source-id": 1, "transform": "void"}]
         for number in range(size):
