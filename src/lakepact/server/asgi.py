@@ -68,7 +68,9 @@ _MOST_OF_A_PATH: Final = 300
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _KEY_HEADER: Final = KEY_HEADER.lower().encode()
-_FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_PAGES: Final = "/ui/"
+"""Where bodies are forms. All others are JSON, whatever their Content-Type says."""
+
 _PIECE_BYTES: Final = 1 << 18
 _CLOSE: Final = ((b"Connection", b"close"),)
 _FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -219,7 +221,7 @@ class Application:
                     idempotency_key(key.decode("latin-1"))
                 most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
                 body = await self._body(headers, receive, most)
-                if len(body) > LARGE_INPUT_BYTES and not _is_form(headers):
+                if len(body) > LARGE_INPUT_BYTES and not match.route.template.startswith(_PAGES):
                     large = await off_loop(_large_body, body, keyed=key is not None)
         except (InvalidRequest, OutOfMemory) as error:
             request = _request(match, scope, headers, b"", request_id, principal)
@@ -405,10 +407,6 @@ def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
                 waiting, size = [], 0
     if waiting:
         yield b"".join(waiting)
-
-
-def _is_form(headers: Headers) -> bool:
-    return headers.get(b"content-type", b"").lower().startswith(_FORMS)
 
 
 def _large_body(body: bytes, *, keyed: bool) -> LargeBody:
