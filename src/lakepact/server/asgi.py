@@ -328,7 +328,7 @@ class Application:
             if (body or parts) and not any(name.lower() == b"content-type" for name, _ in response.headers):
                 headers.append((b"content-type", b"application/json"))
             # In lower case: uvicorn must recognise it.
-            headers.append((b"content-length", b"%d" % (len(body) + sum(map(len, parts)))))
+            headers.append((b"content-length", b"%d" % (sum(map(len, parts)) if parts else len(body))))
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
