@@ -13,10 +13,14 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from lakepact.java import provide_java
 from lakepact.server.logs import for_people
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+# Also for the processes that tests start: on a machine without Java, Spark finds the one of the environment.
+provide_java()
 
 # How fast the machine is says nothing about what is tested.
 settings.register_profile("lakepact", deadline=None, suppress_health_check=[HealthCheck.too_slow])

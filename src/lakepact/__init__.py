@@ -6,15 +6,18 @@ is the way in for programs, and loads the client when it is first asked for.
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lakepact.client import connect, new_key
 
+    __version__: str
+
 __all__ = ["__version__", "connect", "new_key"]
 
-__version__: Final = version("lakepact")
+_SOURCE_VERSION: Final = "0.1.0"
+"""For sources that are not installed, such as a zip for `spark-submit --py-files`. A test compares it with
+pyproject.toml."""
 
 
 def __dir__() -> list[str]:
@@ -22,6 +25,14 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # Read at first use: it takes longer than the rest of this module.
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("lakepact")
+        except PackageNotFoundError:
+            return _SOURCE_VERSION
     if name in ("connect", "new_key"):
         from lakepact import client
 

@@ -36,6 +36,7 @@ from pydantic_settings import (
 from lakepact.apart import check_apart
 from lakepact.errors import InvalidSetting
 from lakepact.kernel.settings import KernelSettings
+from lakepact.setting_conflicts import conflicts
 from lakepact.setting_sources import DEFAULT, ENVIRONMENT, FILE, OPTION, PREFIX, config_path, read_file, sources
 
 _NO_SETTINGS: Final = frozenset(
@@ -285,7 +286,14 @@ class Settings(BaseSettings):
     )
     watchdog_s: float = Field(
         default=30.0,
-        description="How long a process may be stuck (its event loop does not run) before it is ended: 5 or more; 0: never.",
+        description="How long the event loop of a process may be stuck before it is ended: 5 or more. 0: for ever.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    held_wait_s: float = Field(
+        default=5.0,
+        description="How long a change waits for a table that a prepared transaction holds, before it is answered 503. "
+        "The same on every store.",
         ge=0,
         allow_inf_nan=False,
     )
@@ -395,7 +403,10 @@ class Settings(BaseSettings):
         description="Where people reach the server, if elsewhere. With https, or with `tls_cert` alone, cookies are "
         "secure.",
     )
-    open_metrics: bool = Field(default=False, description="Whether `/metrics` answers without a token.")
+    open_metrics: bool = Field(
+        default=False,
+        description="Whether `/metrics` answers without a token. Else it needs one of an administrator.",
+    )
     open_docs: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` answer without a token.")
     expired_status: Literal[401, 419] = Field(
         default=401, description="What an expired token is answered with. The specification prefers 401 and allows 419."
@@ -599,6 +610,13 @@ class Settings(BaseSettings):
     def _has_a_key(self) -> Self:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together: the certificate's file, and its key's")
+        return self
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        contradictions = list(conflicts(self))
+        if contradictions:
+            raise ValueError("; ".join(contradictions))
         return self
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ from lakepact.client import (
 )
 from tests.support.server import running_server
 from tests.support.tcp_proxy import CuttingProxy
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
@@ -335,7 +335,9 @@ def test_a_server_killed_at_a_step_is_found_out_about_and_it_happens_once(
         make_tables(lakepact.connect(first.url), "s")
         proxy = CuttingProxy(first.url)
         stack.callback(proxy.close)
-        lake = lakepact.connect(proxy.url, retry=Retry(attempts=100, longest_pause_s=0.5))
+        # As long as the start of a server may take here, and no number of attempts that a slow start could use up.
+        retry = Retry(attempts=1_000_000, longest_pause_s=0.5, deadline_s=PATIENCE_S)
+        lake = lakepact.connect(proxy.url, retry=retry)
 
         def kill_and_start_again() -> None:
             first.process.kill()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
+import re
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from typer.testing import CliRunner
 import lakepact
 from lakepact.cli import app
 from lakepact.cli.checkup import readers, shared
-from lakepact.client.errors import Refused
+from lakepact.cli.services import connection_limit
+from lakepact.client.errors import Unavailable
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Transaction, Write
@@ -26,6 +29,8 @@ from lakepact.runtime import SystemClock
 from lakepact.settings import Place, Settings
 from lakepact.stores import open_store
 from tests.support import s3_guarded
+from tests.support.issuer import running_issuer
+from tests.support.postgres import LazyPostgres
 from tests.support.s3_guarded import ROLE, Guard
 from tests.support.s3_strict import S3Server
 from tests.support.server import running_server
@@ -45,6 +50,12 @@ def an_empty_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def guard() -> Iterator[Guard]:
     with s3_guarded.running() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[LazyPostgres]:
+    with ExitStack() as stack:
+        yield LazyPostgres(stack)
 
 
 def findings(code: int, *arguments: str) -> dict[str, dict[str, str]]:
@@ -208,7 +219,7 @@ def test_a_server_whose_folder_was_moved_says_so_when_it_begins_and_when_a_table
     with running_server(tmp_path / "after", "--data", str(tmp_path / "moved")) as server:
         [line] = [one for one in server.lines() if "lies outside of its warehouse" in one.get("event", "")]
         assert (line["warehouse"], line["level"]) == ("main", "error") and "before/data" in line["table"]
-        with lakepact.connect(server.url) as lake, pytest.raises(Refused, match="Set them as they were"):
+        with lakepact.connect(server.url) as lake, pytest.raises(Unavailable, match="Set them as they were"):
             lake.tables.load("sales.orders")
 
 
@@ -308,3 +319,64 @@ def test_a_connector_for_another_spark_is_found(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "spark" / "jars" / "iceberg-spark-runtime-3.5_2.12-1.7.0.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     assert "Spark 3.5" in findings(1)["spark: jars"]["found"]
+
+
+# --- services ---
+
+
+def with_oidc(monkeypatch: pytest.MonkeyPatch, issuer: str) -> None:
+    monkeypatch.setenv("LAKEPACT_AUTH", "oidc")
+    monkeypatch.setenv("LAKEPACT_OIDC_ISSUER", issuer)
+    monkeypatch.setenv("LAKEPACT_OIDC_AUDIENCE", "lakepact")
+
+
+def test_an_identity_provider_that_answers_with_keys_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_a_store()
+    with running_issuer() as issuer:
+        with_oidc(monkeypatch, issuer.url)
+        assert findings(0)["identity provider"]["found"] == f"{issuer.url} answers, with 3 keys"
+        issuer.published = []
+        assert findings(1)["identity provider"]["verdict"] == "fail"
+        issuer.down = True
+        found = findings(1)["identity provider"]
+        assert issuer.url in found["found"] and "oidc_issuer" in found["do"]
+    assert "identity provider" not in findings_without_oidc(monkeypatch)
+
+
+def findings_without_oidc(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    monkeypatch.setenv("LAKEPACT_AUTH", "none")
+    return findings(0)
+
+
+@pytest.mark.parametrize(
+    ("workers", "connections", "most", "verdict", "advised"),
+    [(1, 16, 100, "ok", ""), (4, 8, 100, "ok", ""), (4, 16, 100, "warn", "?connections=12"), (200, 1, 100, "fail", "")],
+)
+def test_connections_of_two_servers_must_fit_into_what_postgres_allows(
+    workers: int, connections: int, most: int, verdict: str, advised: str
+) -> None:
+    found = connection_limit(workers, connections, most, 3)
+    assert (found.verdict, advised in found.do) == (verdict, True)
+    assert f"= {workers * connections} for each server" in found.found
+
+
+def test_the_settings_in_the_guide_to_production_fit_the_default_of_postgres(root: Path) -> None:
+    page = (root / "docs" / "production.md").read_text()
+    [connections] = {int(found) for found in re.findall(r"^store = .*[?&]connections=(\d+)", page, re.MULTILINE)}
+    [workers] = {int(found) for found in re.findall(r"^workers = (\d+)$", page, re.MULTILINE)}
+    assert connection_limit(workers, connections, most=100, reserved=3).verdict == "ok"
+
+
+def test_the_connections_that_postgres_allows_are_compared(postgres: LazyPostgres) -> None:
+    url = postgres.url() + "&connections=4"
+    found = findings(0, "--store", url)
+    assert found["store: connections"]["verdict"] == found["clock: store"]["verdict"] == "ok"
+    assert "1 workers x 4 connections = 4 for each server" in found["store: connections"]["found"]
+
+
+def test_where_there_is_no_pyspark_neither_java_nor_spark_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_a_store()
+    found_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found_spec(name))
+    found = findings(0)
+    assert not {"java", "spark", "spark: jars"} & found.keys()

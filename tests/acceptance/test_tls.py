@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 
 import lakepact
 from lakepact.cli import app
-from lakepact.cli.checkup import Verdict, ports
+from lakepact.cli.checkup import ports
+from lakepact.cli.finding import Verdict
 from lakepact.client import Retry, Unavailable
 from lakepact.errors import InvalidSetting
 from lakepact.settings import Settings

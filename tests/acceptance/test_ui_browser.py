@@ -229,6 +229,8 @@ def test_a_transaction_is_renewed_and_aborted_from_its_page(shown: Shown, browse
     page.get_by_role("button", name="Renew").click()
     assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["expires-at"] > before
     page.get_by_role("button", name="Abort").click()
+    assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["state"] == "open"
+    page.get_by_role("button", name="Abort the transaction").click()
     assert page.get_by_text("aborted").first.is_visible()
     assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["state"] == "aborted"
     context.close()

@@ -7,6 +7,7 @@ import asyncio
 import time
 
 from tests.bench import (
+    age,
     auth,
     collection,
     commits,
@@ -35,6 +36,7 @@ SECTIONS = {
     "sql": sql.run,
     "cuts": cuts.run,
     "memory": memory.run,
+    "age": age.run,
     "rest": rest.run,
     "commits": commits.run,
     "auth": auth.run,

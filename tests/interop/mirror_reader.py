@@ -41,13 +41,14 @@ def main(folder: Path, wanted: list[tuple[str, int | None]]) -> dict[str, Any]:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         found.append([row.asDict() for row in reader.load(path).orderBy("id").collect()])
+    history = [row.asDict() for row in spark.sql(f"DESCRIBE HISTORY delta.`{wanted[1][0]}`").collect()]
     try:
         spark.createDataFrame([(-1, "no")], "id long, v string").write.format("delta").mode("append").save(wanted[0][0])
         refusal = None
     except Exception as error:
         refusal = str(error)[:4_000]
     spark.stop()
-    return {"rows": found, "refusal": refusal}
+    return {"rows": found, "refusal": refusal, "history": history}
 
 
 if __name__ == "__main__":

@@ -57,7 +57,14 @@ def running_oracle() -> Iterator[Oracle]:
     options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
     path = jars.classpath(jars.resolve(jars.ICEBERG_CORE))
     with tempfile.TemporaryFile() as log:
-        command = [jars.java(), *options, "-cp", path, str(_SOURCE)]
+        classes = jars.compile_java(_SOURCE, path)
+        command = [
+            jars.java(),
+            *options,
+            "-cp",
+            jars.classpath([classes, *jars.resolve(jars.ICEBERG_CORE)]),
+            _SOURCE.stem,
+        ]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         try:
             yield Oracle(process, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
@@ -71,12 +72,13 @@ def run_kit(
         "java.io.tmpdir": str(temporary),
         "lakepact.requested-locations": locations,
     }
-    path = jars.resolve(jars.COMPATIBILITY_KIT) + jars.pyspark_jars(*_FROM_PYSPARK)
+    path = jars.classpath(jars.resolve(jars.COMPATIBILITY_KIT) + jars.pyspark_jars(*_FROM_PYSPARK))
+    classes = jars.compile_java(_SOURCE, path)
     command = [
         # Short-lived: the cheap compiler and collector start fastest.
         *(jars.java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"),
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", jars.classpath(path), str(_SOURCE), "execute"),
+        *("-cp", f"{classes}{os.pathsep}{path}", _SOURCE.stem, "execute"),
         *(f"--select-class={name}" for name in _CLASSES),
         *(("--include-methodname", only) if only else ()),
         *("--include-classname=.*", "--details=none", "--disable-banner", f"--reports-dir={folder}"),

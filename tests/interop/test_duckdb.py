@@ -280,3 +280,17 @@ def test_after_all_of_this_every_snapshot_of_every_table_is_there(
         f"DuckDB {duckdb.__version__}: {len(told)} requests, {refused} of them 409, none 5xx; {len(SCANS)} scans after "
         f"refusals; at the end {scanned.tables} tables, {scanned.snapshots} snapshots, {scanned.rows} rows read",
     )
+
+
+def test_a_client_id_is_accepted_by_a_server_without_authentication(server: Server, schema: str) -> None:
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    for extension in EXTENSIONS:
+        connection.execute(f"LOAD '{extension_path(extension)}'")
+    connection.execute(
+        f"CREATE SECRET lake_secret (TYPE iceberg, CLIENT_ID 'any', CLIENT_SECRET 'thing', "
+        f"OAUTH2_SERVER_URI '{server.url}/v1/oauth/tokens')"
+    )
+    connection.execute(f"ATTACH 'main' AS lake (TYPE iceberg, ENDPOINT '{server.url}', SECRET lake_secret)")
+    connection.execute(f"CREATE TABLE lake.{schema}.t AS SELECT 42 AS id")
+    assert rows(connection, f"SELECT id FROM lake.{schema}.t") == [(42,)]
+    connection.close()

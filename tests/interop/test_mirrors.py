@@ -266,6 +266,9 @@ def test_spark_reads_the_tables_of_a_cut_and_may_not_write(server: Server, tmp_p
     assert found["rows"][:2] == [simple, with_p]
     assert sorted(map(json.dumps, found["rows"][2:4])) == sorted(map(json.dumps, [simple, with_p]))
     assert found["rows"][4] == simple[:5]
+    assert [one["version"] for one in found["history"]] == list(range(11, -1, -1))
+    assert found["history"][-1]["operation"] == "CREATE TABLE"
+    assert found["history"][-1]["operationParameters"]["partitionBy"] == '["p"]'
     assert found["refusal"] is not None and "x-lakepact-managed" in found["refusal"]
     assert not (plain / "_delta_log" / f"{12:020}.json").exists()
 

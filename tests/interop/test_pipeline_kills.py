@@ -227,6 +227,49 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
         assert len(running) == 1 + len(moments)
 
 
+@pytest.mark.parametrize("when", ["while a stage computes", "while a stage writes", "while a stage reads"])
+def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path: Path, when: str) -> None:
+    proxy = CuttingProxy("http://127.0.0.1:1")
+    with ExitStack() as servers:
+        running: list[Server] = []
+
+        def start() -> None:
+            running.append(servers.enter_context(running_server(tmp_path / "server")))
+            proxy.upstream = running[-1].url
+
+        def crash() -> None:
+            """The server is away for as long as it takes to start another one."""
+            running[-1].process.kill()
+            running[-1].process.wait(60)
+            threading.Thread(target=start).start()
+
+        start()
+        servers.callback(proxy.close)
+        pact = lp.connect(lake.spark, uri=proxy.url, warehouse=WAREHOUSE)
+        calls: list[str] = []
+        with dp.Pipeline(name, namespace="restarted") as pipeline:
+            dp.table(name="first")(three_rows)
+
+            @dp.table
+            def second(spark: SparkSession, first: DataFrame) -> DataFrame:
+                calls.append("second")
+                if len(calls) == 1 and when == "while a stage computes":
+                    crash()
+                    # A read through Spark's own client, which gives up at once.
+                    return spark.table("restarted.first").select("n")
+                if len(calls) == 1:
+                    proxy.after_answer, proxy.cut = False, crash
+                    proxy.met = "POST /v1/main@" if when == "while a stage writes" else "/tables/first"
+                    if when == "while a stage reads":
+                        return spark.table("restarted.first").select("n")
+                return first.select("n")
+
+        result = dp.run(pipeline, pact)
+        assert result.state is State.COMMITTED and len(running) == 2
+        for table in ("first", "second"):
+            assert sorted(row.n for row in pact.table(f"restarted.{table}").collect()) == [0, 1, 2]
+
+
 def three_rows(spark: SparkSession) -> DataFrame:
     return spark.range(3).toDF("n")
 

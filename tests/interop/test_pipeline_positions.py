@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ from lakepact import pipelines as dp
 from lakepact import spark as lp
 from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
-from tests.interop.pipelines import drop_namespaces, name, raw, shared  # noqa: F401
+from tests.interop.pipelines import drop_namespaces, name, raw, rows, shared  # noqa: F401
 from tests.support.spark import Lake
 
 
@@ -170,3 +171,49 @@ def test_the_example_takes_only_what_is_new_and_its_tables_agree(
         assert shared.table("shop.labels").count() == 50
         assert lake.one("SELECT count(*) FROM other.shop.customers") == 50
         seed.fill(shared)
+
+
+@pytest.mark.parametrize("format", ["iceberg", "delta"])
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_from_scratch_forgets_the_position_and_replaces_the_rows_in_one_commit(
+    lake: Lake, shared: SparkLake, db: str, name: str, format: str, mode: Any
+) -> None:
+    lake.sql(f"CREATE TABLE {db}.raw AS SELECT * FROM VALUES (1), (2) t(id)")
+    with dp.Pipeline(name, namespace=db) as pipeline:
+
+        @dp.table(format=format, mode=mode, keys=["id"] if mode == "merge" else [])
+        def rows_in() -> DataFrame:
+            return dp.read_new("raw")
+
+    dp.run(pipeline, shared)
+    with shared.transaction() as tx:
+        # Rows that no query gives any more.
+        tx.write(tx.spark.sql("SELECT 99 AS id"), f"{db}.rows_in")
+    switches = len(lake.metadata(f"{db}.rows_in")["snapshot-log"]) if format == "iceberg" else 0
+    dp.run(pipeline, shared, from_scratch=["rows_in"])
+    assert sorted(row.id for row in shared.table(f"{db}.rows_in").collect()) == [1, 2]
+    if format == "iceberg":
+        log = lake.metadata(f"{db}.rows_in")["snapshot-log"]
+        assert len(log) == switches + 1, "the old rows go and the new ones come at one instant"
+    dp.run(pipeline, shared)
+    assert shared.table(f"{db}.rows_in").count() == 2
+
+
+def test_from_scratch_through_a_view_names_every_table_that_is_made_of_it(
+    lake: Lake, shared: SparkLake, raw: str, name: str
+) -> None:
+    with dp.Pipeline(name, namespace=raw) as pipeline:
+
+        @dp.temporary_view
+        def new() -> DataFrame:
+            return dp.read_new("raw_customers")
+
+        dp.table(name="one", sql="SELECT * FROM new")
+        dp.table(name="two", sql="SELECT * FROM new")
+
+    dp.run(pipeline, shared)
+    for stage in ("one", "new"):
+        with pytest.raises(dp.InvalidPipeline, match=rf"--from-scratch {raw}.one --from-scratch {raw}.two"):
+            dp.run(pipeline, shared, from_scratch=[stage])
+    dp.run(pipeline, shared, from_scratch=["one", "two"])
+    assert len(rows(lake, f"{raw}.one")) == len(rows(lake, f"{raw}.two")) == 2

@@ -69,7 +69,7 @@ def declared(name: str, db: str, read: Callable[[str], DataFrame], *, format: st
     """`b` counts the rows of `a`, which is added to, and nothing in the declarations says so."""
     with dp.Pipeline(name, namespace=db) as pipeline:
         # Without a source to look into, as at a prompt.
-        scope = {"dp": dp, "read": read, "F": F, "db": db}
+        scope: dict[str, Any] = {"dp": dp, "read": read, "F": F, "db": db}
         exec("def b():\n    return read(db + '.a').agg(F.count('*').alias('n'))\n", scope)
         dp.materialized_view(name="b")(scope["b"])
         dp.table(name="a", format=format, sql="SELECT id FROM raw_customers")
@@ -96,7 +96,7 @@ def test_a_value_that_is_computed_on_the_way_is_of_what_is_staged(
     lake: Lake, shared: SparkLake, raw: str, name: str, helpers: Any
 ) -> None:
     with dp.Pipeline(name, namespace=raw) as pipeline:
-        scope = {"helpers": helpers, "db": raw}
+        scope: dict[str, Any] = {"helpers": helpers, "db": raw}
         exec("def b(spark):\n    return spark.range(helpers.counted(db + '.a'))\n", scope)
         dp.materialized_view(name="b")(scope["b"])
         dp.table(name="a", sql="SELECT id FROM raw_customers")
@@ -134,7 +134,7 @@ def test_undeclared_reads_in_a_circle_are_refused_and_publish_nothing(
     lake.fill(f"{db}.b", 1)
     with dp.Pipeline(name, namespace=db) as pipeline:
         for one, other in (("a", "b"), ("b", "a")):
-            scope = {"helpers": helpers, "other": f"{db}.{other}"}
+            scope: dict[str, Any] = {"helpers": helpers, "other": f"{db}.{other}"}
             exec("def query():\n    return helpers.by_table(other)\n", scope)
             dp.table(name=one)(scope["query"])
     with pytest.raises(dp.InvalidPipeline, match="made of each other"):

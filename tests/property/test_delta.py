@@ -64,7 +64,8 @@ infos = st.builds(
     CommitInfo,
     long,
     text,
-    st.dictionaries(text, json, max_size=3),
+    # A log holds texts; what is none is written as one.
+    st.dictionaries(text, st.none() | text, max_size=3),
     st.dictionaries(
         text.filter(lambda key: key not in ("inCommitTimestamp", "timestamp", "operation", "operationParameters")),
         # A field without a value is left out.

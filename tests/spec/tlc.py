@@ -15,6 +15,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakepact.java import find_java
+
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
 DEADLOCK = "P6_NothingStuck"
@@ -135,9 +137,9 @@ def configuration(world: World, sabotage: str, promises: tuple[str, ...]) -> str
 
 
 def java() -> str:
-    found = shutil.which("java")
+    found = find_java()
     if found is None:
-        raise CannotRun("there is no java on the PATH; TLC needs Java 11 or newer to check specs/commit.tla")
+        raise CannotRun("there is no java; TLC needs Java 11 or newer to check specs/commit.tla: run make setup")
     return found
 
 

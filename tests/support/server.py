@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +57,16 @@ def lines_in(log: bytes) -> list[dict[str, Any]]:
 
 @contextmanager
 def running_server(
-    folder: Path, *options: str, env: Mapping[str, str] | None = None, ca_bundle: Path | None = None
+    folder: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    ca_bundle: Path | None = None,
+    before: Callable[[], None] | None = None,
 ) -> Iterator[Server]:
     """A server whose data is in `folder`, with more `options` of `lakepact serve` and more environment.
 
-    `ca_bundle` is who vouches for it, if it speaks TLS.
+    `ca_bundle` is who vouches for it, if it speaks TLS. `before` is called in the process before it becomes the server,
+    and may lower its limits.
 
     A test may end the process itself; otherwise it is asked to end, and must do so cleanly.
     """
@@ -75,6 +80,7 @@ def running_server(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            preexec_fn=before,
             # No lame-duck phase: no test waits for a load balancer unless it says so.
             env={**os.environ, "PYTHONUNBUFFERED": "1", "LAKEPACT_LAME_DUCK_S": "0", **(env or {})},
         )

@@ -275,7 +275,7 @@ class Company:
             for name, rows in outputs.items():
                 namespace, _, table = name.partition(".")
                 self.append(namespace, table, rows, prefix=prefix)
-        read = [{"table": one, "snapshot-id": str(random.getrandbits(62)), "used-by": [_user(one)]} for one in inputs]
+        read = [self._read(prefix, one) for one in inputs] if state == "committed" else []
         told = [{key: value for key, value in one.items() if key not in ("sample", "message")} for one in checks]
         stages: list[Json] = [_stage(name, rows, state, inputs) for name, rows in outputs.items()]
         report: Json = {
@@ -309,6 +309,14 @@ class Company:
             }
         self.done("PUT", f"/main/transactions/{transaction}/report", report)
         return transaction
+
+    def _read(self, prefix: str, name: str) -> Json:
+        """Read a table inside the run's transaction, as the pipeline does: the server verifies its inputs by that."""
+        namespace, _, table = name.partition(".")
+        metadata = self.done("GET", f"/{prefix}/namespaces/{namespace}/tables/{table}")["metadata"]
+        snapshot = metadata.get("current-snapshot-id")
+        known = {} if snapshot in (None, -1) else {"snapshot-id": str(snapshot)}
+        return {"table": name, "table-uuid": metadata["table-uuid"], **known, "used-by": [_user(name)]}
 
     def _write(self, path: str, document: Json) -> None:
         place = Path(path)

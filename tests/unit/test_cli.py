@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from typer.testing import CliRunner
 
 from lakepact import __version__
 from lakepact.cli import app
-from lakepact.cli.output import EXIT_CODES, exit_code, print_json, print_rows, say
+from lakepact.cli.app import CA_BUNDLE_VARIABLE
+from lakepact.cli.output import EXIT_CODES, exit_code, print_json, print_rows, report, say
 from lakepact.cli.serve import announcement
-from lakepact.client import Conflict, NotFound, Unavailable, Unknown
+from lakepact.client import Conflict, NotFound, TransactionClosed, Unavailable, Unknown, http
 from lakepact.errors import (
     Contended,
     FormatTooNew,
@@ -45,11 +48,11 @@ def run(*arguments: str) -> Any:
 
 def commands() -> Iterator[tuple[str, Any]]:
     def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-        children = getattr(command, "commands", None)
-        if children is None or command.invoke_without_command:
+        names = command.list_commands(None) if hasattr(command, "list_commands") else None
+        if names is None or command.invoke_without_command:
             yield path, command
-        for name, child in (children or {}).items():
-            yield from walk(child, f"{path} {name}")
+        for name in names or ():
+            yield from walk(command.get_command(None, name), f"{path} {name}")
 
     yield from walk(typer.main.get_command(app), "lakepact")
 
@@ -105,6 +108,51 @@ def test_every_command_explains_itself(path: str) -> None:
     result = run(*path.split()[1:], "--help")
     assert result.exit_code == 0
     assert "Usage" in result.output
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_neither_the_server_nor_its_libraries(option: str) -> None:
+    code = (
+        "import sys, runpy, os\n"
+        f"sys.argv = ['lakepact', {option!r}]\n"
+        "def ended(code):\n"
+        "    names = ('pydantic', 'structlog', 'rich', 'asyncio', 'orjson')\n"
+        "    print([name for name in sys.modules if name.split('.')[0] in names])\n"
+        "    ours = ('lakepact.server', 'lakepact.client', 'lakepact.catalog')\n"
+        "    print([name for name in sys.modules if name.startswith(ours)])\n"
+        "    sys.stdout.flush()\n"
+        "os._exit = ended\n"
+        "runpy.run_module('lakepact', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["[]", "[]"]
+
+
+@pytest.mark.parametrize("path", ["", "tables", "gc", "tables list"])
+def test_help_shows_flags_without_a_type_and_cuts_no_line_of_its_own(path: str) -> None:
+    shown = run(*path.split(), "--help").output
+    assert "<bool>" not in shown
+    assert path or "..." not in shown.partition("Commands:")[2]
+
+
+def test_a_port_where_nothing_listens_is_refused_at_the_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The client is never asked, so nothing is retried.
+    monkeypatch.setattr("lakepact.cli.options.connect", None)
+    result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
+    assert result.exit_code == 4
+    assert f"cannot connect to http://127.0.0.1:{port}: connection refused. Is the server running?" in result.stderr
+
+
+def test_the_advice_of_an_ended_transaction_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    error = TransactionClosed("transaction 1 has expired. Begin a new one", transaction_id="1", state="aborted")
+    assert report(error, as_json=False) == 2
+    assert capsys.readouterr().err.endswith("has expired. Begin a new one: lakepact tx begin\n")
+
+
+def test_the_variable_of_the_ca_bundle_is_the_clients() -> None:
+    assert CA_BUNDLE_VARIABLE == http.CA_BUNDLE_VARIABLE
 
 
 def test_the_docs_list_every_exit_code(root: Path) -> None:
@@ -267,6 +315,27 @@ def test_serve_prints_where_it_is_and_a_line_for_each_engine() -> None:
     assert "hush" not in text
     for engine in ("Spark", "PyIceberg", "DuckDB"):
         assert re.search(rf"^  {engine} .*lake.*http://127.0.0.1:1234/catalog|^  {engine} .*http://.*lake", text, re.M)
+
+
+def test_the_line_for_spark_has_all_that_spark_needs() -> None:
+    def line(**settings: Any) -> str:
+        lines = announcement(Settings.load(**settings), "http://127.0.0.1:1234")
+        return next(line for line in lines if line.startswith("  Spark"))
+
+    local = line()
+    assert "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions" in local
+    assert "bundle" not in local and "io-impl" not in local
+    bucket = line(warehouse="s3://bucket/x", warehouse_credentials={"role_arn": "arn:aws:iam::123456789012:role/x"})
+    assert "iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.iceberg:iceberg-aws-bundle:1.12.0 " in bucket
+    assert "spark.sql.catalog.lake.io-impl=org.apache.iceberg.aws.s3.S3FileIO" in bucket
+    assert "X-Iceberg-Access-Delegation=vended-credentials" in bucket
+
+
+def test_the_lines_for_spark_and_in_the_docs_are_the_same(root: Path) -> None:
+    lines = announcement(Settings.load(), "http://127.0.0.1:8181")
+    printed = next(line for line in lines if line.startswith("  Spark")).removeprefix("  Spark").split()
+    section = (root / "docs" / "engines.md").read_text().split("## Spark\n", 1)[1].split("```")[1]
+    assert printed == section.removeprefix("sh").replace("\\\n", " ").split()
 
 
 def test_serve_prints_both_places_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

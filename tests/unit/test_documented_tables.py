@@ -32,8 +32,8 @@ Columns = dict[str, str]
 def definitions(page: Path) -> Iterator[Columns]:
     """The columns that a page gives `sales.orders`, in SQL or as the schema or the rows of a Python call."""
     text = page.read_text()
-    for found in SQL.finditer(text):
-        yield of_ddl(found[1])
+    for ddl in SQL.findall(text):
+        yield of_ddl(ddl)
     for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         if "sales.orders" not in block:
             continue

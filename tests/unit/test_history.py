@@ -127,7 +127,7 @@ def test_lineage_in_words_claims_nothing_that_was_not_declared() -> None:
     assert told("rest", "declared-unverified", {"table": "raw.a", "snapshot-id": "7"}) == (
         "raw.a@7 (declared-unverified)"
     )
-    assert told("pipeline", "verified") == "nothing was read"
+    assert told("pipeline", "verified") == "nothing was read (verified)"
     [_, guessed] = timeline("two", METADATA, {})
     assert lineage_text(guessed) == "unknown"
     assert version_number("file:///w/t/metadata/00012-ab.metadata.json") == 12

@@ -38,6 +38,7 @@ async def samples() -> dict[str, dict[str, set[str]]]:
     service = await build(Settings.load(store="memory://", warehouse="memory://"))
     await service.close()
     metrics = Metrics()
+    metrics.warehouses_are(["main"])
     over_grpc = [f"grpc{method.name}" for method in pb.DESCRIPTOR.services_by_name["Transactions"].methods]
     metrics.operations_are([*(route.operation for route in service.routes), *over_grpc])
     found: dict[str, dict[str, set[str]]] = {}
@@ -59,7 +60,7 @@ def queries(dashboard: Any, rules: list[Any]) -> Iterator[str]:
 async def test_every_metric_label_and_value_that_is_asked_for_exists(dashboard: Any, rules: list[Any]) -> None:
     known = await samples()
     for query in queries(dashboard, rules):
-        asked = re.findall(r"\b((?:lakepact|multi_table)_\w+)(\{[^}]*\})?", query)
+        asked = re.findall(r"\b((?:lakepact|multi_table|process)_\w+)(\{[^}]*\})?", query)
         assert asked, query
         for metric, selector in asked:
             assert metric in known, f"there is no {metric}: {query}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import distributions
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 TARGETS = ["help", "setup", "demo", "test", "verify", "check", "sim", "rck", "bench", "serve"]
 
@@ -62,6 +65,9 @@ def test_continuous_integration_calls_make_test_and_nothing_else(root: Path) -> 
     assert re.search(r"\bmake\b.* test$", commands[0])
 
 
+SERVER_EXTRAS = ("", "postgres", "objects", "grpc", "oidc", "gcs-keys", "duckdb", "delta", "otel")
+
+
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -95,6 +101,42 @@ def test_the_pins_of_the_project_and_of_the_environment_agree(root: Path) -> Non
             assert pinned[normal(found[1])] == found[2], requirement
 
 
+def hashed(root: Path) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes of every package of `requirements.txt`."""
+    text = (root / "requirements.txt").read_text().replace("\\\n", " ")
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            requirement, *hashes = line.split()
+            name, _, version = requirement.partition("==")
+            found[normal(name)] = version, hashes
+    return found
+
+
+def test_every_hashed_requirement_has_the_pinned_version_and_hashes(root: Path) -> None:
+    pinned, found = pins(root), hashed(root)
+    assert found
+    for name, (version, hashes) in found.items():
+        assert pinned[name] == version, f"{name}: run tools/hash_requirements.py"
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes), name
+
+
+def test_hashed_requirements_hold_all_that_a_server_needs(root: Path) -> None:
+    """What is installed here and required by Lakepact with the extras of a server."""
+    found = hashed(root)
+    ahead, seen = [("lakepact", extra) for extra in SERVER_EXTRAS], set()
+    while ahead:
+        name, extra = ahead.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        assert name == "lakepact" or name in found, f"{name}: run tools/hash_requirements.py"
+        for text in requires(name) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                ahead += [(normal(requirement.name), one) for one in requirement.extras or {""}]
+
+
 def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(listed, cwd=root, capture_output=True, text=True)
@@ -109,3 +151,23 @@ def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:
                 if suspicious.search(line):
                     found.append(f"{name}:{number}: {line.strip()[:100]}")
     assert not found
+
+
+def test_sources_that_are_not_installed_know_their_version(root: Path) -> None:
+    import lakepact
+
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["version"] == lakepact._SOURCE_VERSION
+
+
+def test_a_zip_of_the_sources_can_be_imported_without_being_installed(root: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "sources"), "zip", root / "src")
+    # Without site-packages there is no metadata of any package.
+    command = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {archive!r}); import lakepact; print(lakepact.__version__)",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip()

@@ -49,6 +49,7 @@ class Requests:
             *parts,
             warehouse="w",
             deadline_s=self._deadline_s,
+            held_wait_s=0.0,
             on_committed=self._said,
             watch=Watch(),
         )

@@ -30,6 +30,7 @@ from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
 from tests.support.waiting import PATIENCE_S
+from tests.wire.overlays import begin
 from tests.wire.people import Person, house, on_namespace, on_table
 from tests.wire.world import SCHEMA, VIEW_VERSION, Json, Wire, creation, new_key, segment, set_properties
 
@@ -157,7 +158,7 @@ async def test_create_load_register_and_stage_give_credentials(lake: Wire, guard
         assert credential["prefix"] == answer["metadata"]["location"] + "/"
         config = credential["config"]
         assert config == answer["config"]
-        assert config["client.region"] == REGION and config["s3.endpoint"] == guard.url
+        assert config["client.region"] == REGION and config["s3.endpoint"] == f"{guard.url}/"
         assert config["s3.path-style-access"] == "true"
         assert config["client.refresh-credentials-endpoint"] == f"v1/main/namespaces/db/tables/{name}/credentials"
         left_s = int(config["s3.session-token-expires-at-ms"]) / 1000 - time.time()
@@ -202,6 +203,49 @@ async def test_in_a_transaction_tables_that_it_alone_sees_have_credentials_too(l
     assert (await lake.client.send("GET", f"{inside}/t", headers=VENDED)).json()["storage-credentials"]
     assert (await lake.post(f"/transactions/{begun['transaction-id']}/abort", json={})).status == 200
     assert (await lake.client.send("GET", f"{inside}/new/credentials")).status >= 400
+
+
+async def test_t_vend_10_inside_a_transaction_credentials_write_and_delete_nothing(lake: Wire, guard: Guard) -> None:
+    table = await lake.table()
+    key = f"{folder_of(table)}/data/committed"
+    outside = client_of(guard, (await lake.get(T, headers=VENDED)).json()["config"])
+    outside.put_object(Bucket=guard.bucket, Key=key, Body=b"rows")
+    tx = await begin(lake)
+    made = await tx.post("/namespaces/db/tables", {"name": "new", "schema": SCHEMA}, headers=VENDED)
+    for answer, path in ((await tx.get(T, headers=VENDED), T), (made, "/namespaces/db/tables/new")):
+        config = answer.json()["config"]
+        assert config["s3.delete-enabled"] == "false"
+        [refreshed] = (await tx.get(f"{path}/credentials")).json()["storage-credentials"]
+        for given in (config, refreshed["config"]):
+            inside = client_of(guard, given)
+            own = f"{folder_of(answer.json())}/data/staged"
+            inside.put_object(Bucket=guard.bucket, Key=own, Body=b"rows")
+            for name in (key, own):
+                with pytest.raises(ClientError, match="AccessDenied"):
+                    inside.delete_object(Bucket=guard.bucket, Key=name)
+    assert outside.get_object(Bucket=guard.bucket, Key=key)["Body"].read() == b"rows"
+    # Outside of it nothing has changed: each gets a credential of its own.
+    config = (await lake.get(T, headers=VENDED)).json()["config"]
+    assert "s3.delete-enabled" not in config
+    client_of(guard, config).delete_object(Bucket=guard.bucket, Key=key)
+
+
+async def test_t_vend_10_inside_a_transaction_no_deletion_is_signed(opened: Opened, guard: Guard) -> None:
+    async with opened(remote_signing=True) as lake:
+        table, tx = await lake.table(), await begin(lake)
+        base, folder = f"{guard.url}/{guard.bucket}", folder_of(table)
+        uri = f"{base}/{folder}/data/a"
+        many = {
+            **to_sign("POST", f"{base}?delete", content_type="application/xml"),
+            "body": f"<Delete><Object><Key>{folder}/data/a</Key></Object></Delete>",
+        }
+        for allowed in (to_sign("PUT", uri), to_sign("GET", uri), to_sign("DELETE", f"{uri}?uploadId=x")):
+            assert (await tx.post(f"{T}/sign", allowed)).status == 200
+        for refused in (to_sign("DELETE", uri), many):
+            answer = await tx.post(f"{T}/sign", refused)
+            assert answer.refusal == (403, "ForbiddenException")
+            assert "inside a transaction" in answer.error["message"]
+            assert (await lake.post(f"{T}/sign", refused)).status == 200
 
 
 async def test_the_configuration_lists_what_the_warehouse_has(opened: Opened, wire: Wire) -> None:
@@ -309,14 +353,14 @@ async def test_t_vend_3_credentials_go_as_far_as_the_rights_of_who_asks_and_end_
         assert (await bob.get(f"{T}/credentials")).status == 404
 
 
-async def test_t_vend_4_a_location_that_another_table_shares_gets_no_credentials(lake: Wire, guard: Guard) -> None:
+async def test_t_vend_4_a_location_that_another_table_has_is_refused_and_gets_no_credentials(
+    lake: Wire, guard: Guard
+) -> None:
     root = lake.settings.warehouse
     inner = await lake.table("inner", location=f"{root}/shared/deep/inner")
     outer = {"name": "outer", "schema": SCHEMA, "location": f"{root}/shared"}
     answer = await lake.post("/namespaces/db/tables", outer, headers=VENDED)
-    assert answer.status == 200 and "storage-credentials" not in answer.json()
-    refused = await lake.get("/namespaces/db/tables/outer/credentials")
-    assert refused.refusal == (403, "ForbiddenException") and "inner" in refused.error["message"]
+    assert answer.refusal == (400, "BadRequestException") and "db.inner" in answer.error["message"]
     # And nobody gets to a table's files by staging another one in its place.
     for location in (inner["metadata"]["location"], (await lake.table("own"))["metadata"]["location"]):
         staged = await lake.post(
@@ -373,7 +417,8 @@ async def test_t_vend_4_nothing_comes_to_lie_in_a_folder_that_somebody_has_crede
         assert (await ann.get("/namespaces/db/tables/legacy/credentials")).status == 200
         # The catalog's own choice would be a place in Ann's folder.
         refused = await bob.create("orders", "sales")
-        assert refused.refusal == (400, "BadRequestException") and f"lies in {place}" in refused.error["message"]
+        assert refused.refusal == (400, "BadRequestException") and "overlaps" in refused.error["message"]
+        assert "legacy" not in refused.error["message"]
         assert (await root.create("inner", location=f"{place}/deep/inner")).status == 400
         moved = await root.commit([{"action": "set-location", "location": f"{place}/x"}], name="legacy")
         assert moved.status == 200
@@ -457,8 +502,9 @@ async def test_t_vend_4_what_was_given_inside_a_transaction_is_not_for_those_who
     assert made.status == 200
     assert (await lake.client.send("GET", f"{inside}/t/credentials")).status == 200
     await lake.table("inner", location=f"{place}/inner")
-    assert (await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})).status == 200
-    assert (await lake.get(f"{T}/credentials")).refusal == (403, "ForbiddenException")
+    refused = await lake.post(f"/transactions/{begun['transaction-id']}/commit", json={})
+    assert refused.status == 409 and "overlaps" in refused.error["message"]
+    assert (await lake.get("/namespaces/db/tables/inner/credentials")).status in (200, 403)
 
 
 async def test_t_vend_5_characters_with_a_meaning_in_policies_get_no_credentials(lake: Wire, guard: Guard) -> None:
@@ -477,9 +523,7 @@ async def test_t_vend_4_a_table_that_writes_outside_of_its_location_gets_no_cred
     assert refused.refusal == (403, "ForbiddenException") and "write.data.path" in refused.error["message"]
 
 
-async def test_t_vend_4_no_view_comes_to_lie_in_a_tables_folder_and_one_that_lies_there_means_no_credentials(
-    lake: Wire,
-) -> None:
+async def test_t_vend_4_no_view_lies_in_the_location_of_a_table(lake: Wire) -> None:
     place = f"{lake.settings.warehouse}/chosen"
     await lake.table("t", location=f"{place}/t")
     assert (await lake.get(f"{T}/credentials")).status == 200
@@ -490,9 +534,7 @@ async def test_t_vend_4_no_view_comes_to_lie_in_a_tables_folder_and_one_that_lie
     moves = {"requirements": [], "updates": [{"action": "set-location", "location": f"{place}/t/v"}]}
     assert (await lake.post("/namespaces/db/views/v", moves)).refusal == (400, "BadRequestException")
     for name, location in (("same", view["metadata"]["location"]), ("around", place)):
-        await lake.table(name, location=location)
-        refused = await lake.get(f"/namespaces/db/tables/{name}/credentials")
-        assert refused.refusal == (403, "ForbiddenException")
+        assert (await lake.create(name, location=location)).refusal == (400, "BadRequestException")
 
 
 async def test_t_vend_4_what_an_open_transaction_has_begun_in_a_folder_counts(lake: Wire) -> None:
@@ -513,7 +555,7 @@ async def test_t_vend_4_no_table_writes_into_anothers_folder(lake: Wire) -> None
     for path in (own, f"{own}/data/b", f"{place}/data", chosen["metadata"]["location"]):
         for name in ("write.data.path", "write.metadata.path"):
             refused = await lake.create("t", properties={name: path})
-            assert refused.refusal == (400, "BadRequestException") and "another table" in refused.error["message"]
+            assert refused.refusal == (400, "BadRequestException") and "overlaps" in refused.error["message"]
     table = await lake.table("t", properties={"write.data.path": f"{lake.settings.warehouse}/elsewhere"})
     assert (await lake.commit([set_properties(**{"write.data.path": own})])).refusal == (400, "BadRequestException")
     assert (await lake.commit([set_properties(a="b")])).status == 200
@@ -792,7 +834,9 @@ async def test_t_vend_4_signing_is_not_offered_for_a_table_that_is_not_alone(
 ) -> None:
     async with opened(role_arn=role, remote_signing=True) as lake:
         place = f"{lake.settings.warehouse}/chosen"
-        await lake.table("inner", location=f"{place}/inner")
+        begun = (await lake.post("/transactions", json={})).json()
+        inner = {"name": "inner", "schema": SCHEMA, "location": f"{place}/inner"}
+        assert (await lake.client.send("POST", f"/v1/{begun['prefix']}/namespaces/db/tables", json=inner)).status == 200
         table = await lake.table("t", location=place)
         assert (await lake.get(T, headers=SIGNING)).json()["config"] == {}
         uri = f"{guard.url}/{guard.bucket}/{folder_of(table)}/data/a"

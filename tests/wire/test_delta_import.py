@@ -551,3 +551,15 @@ async def is_searched_for_orphans(wire: Wire, location: str) -> bool:
                 return bool(one["search"])
         token = page["next-page-token"]
     raise AssertionError(f"nothing is known of {location}")
+
+
+async def test_of_many_creations_of_one_name_at_one_location_one_wins(w: Wire) -> None:
+    """A request that reads the name before another one commits, and the location after it, is not a bad request."""
+    await w.namespace("db")
+    for number in range(5):
+        body = {"name": f"t{number}", "schema": SCHEMA, "location": f"{w.root}/chosen-{number}"}
+        keys = [new_key() for _ in range(6)]
+        answers = await asyncio.gather(*(w.post(TABLES, body, key) for key in keys))
+        assert sorted(answer.status for answer in answers) == [200, 409, 409, 409, 409, 409]
+        again = [await w.post(TABLES, body, key) for key in keys]
+        assert [answer.status for answer in again] == [answer.status for answer in answers]

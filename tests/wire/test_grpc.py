@@ -477,8 +477,27 @@ async def test_a_held_table_is_unavailable_to_others_with_the_time_to_come_back(
     delay = busy.detail(error_details_pb2.RetryInfo).retry_delay
     assert delay.seconds + delay.nanos > 0
     assert busy.detail(error_details_pb2.ErrorInfo).metadata["owner"] == first.transaction_id
+    assert "prepare it again" in busy.message and "commit it again" not in busy.message
+    waiting = await doors.get(second.transaction_id)
+    assert waiting.state == pb.TS_APPLY_FAILED_RETRYABLE, "the same on every store"
+    assert waiting.apply_error_code == "SlowDownException" and "nothing is held" in waiting.apply_error_message
+    listed = await doors.stub.ListTransactions(pb.ListTransactionsRequest(states=[pb.TS_APPLY_FAILED_RETRYABLE]))
+    assert [one.transaction_id for one in listed.transactions] == [second.transaction_id]
     await doors.commit(first.transaction_id)
-    # What was asked of the second concerns metadata only, so it is done again on the newer version.
+    # It was serializable, and the table has moved since it was read.
+    conflict = await doors.prepare(second.transaction_id, change("a", set_properties(x="y")))
+    assert conflict.state == pb.TS_APPLY_FAILED_CONFLICT
+    assert "x" not in (await doors.wire.load("a"))["metadata"]["properties"]
+
+
+async def test_a_change_of_metadata_under_snapshot_isolation_goes_on_once_the_table_is_free(everywhere: Doors) -> None:
+    doors = everywhere
+    await doors.tables("a")
+    first, second = await doors.begin(), await doors.begin(isolation=pb.ISOLATION_SNAPSHOT)
+    await doors.prepare(first.transaction_id, change("a", *append(1)))
+    busy = await failure(doors.prepare(second.transaction_id, change("a", set_properties(x="y"))))
+    assert busy.code is grpc.StatusCode.UNAVAILABLE
+    await doors.commit(first.transaction_id)
     prepared = await doors.prepare(second.transaction_id, change("a", set_properties(x="y")))
     assert prepared.state == pb.TS_PREPARED
     assert (await doors.commit(second.transaction_id)).state == pb.TS_APPLIED
@@ -505,6 +524,62 @@ async def prepared_and_expired(doors: Doors) -> pb.Transaction:
             await asyncio.sleep(0.05)
         return begun
     raise AssertionError("no transaction could be prepared within its lifetime")
+
+
+async def test_expired_and_aborted_are_told_apart(everywhere: Doors) -> None:
+    doors = everywhere
+    await doors.tables("a")
+    aborted = await doors.begin()
+    await doors.abort(aborted.transaction_id)
+    shown = await doors.get(aborted.transaction_id)
+    assert (shown.state, shown.apply_error_code) == (pb.TS_ABORTED, "")
+    late = await failure(doors.commit(aborted.transaction_id))
+    assert late.code is grpc.StatusCode.FAILED_PRECONDITION and "was aborted" in late.message
+
+    expired = await prepared_and_expired(doors)
+    late = await failure(doors.commit(expired.transaction_id))
+    assert late.code is grpc.StatusCode.FAILED_PRECONDITION and "has expired" in late.message
+    shown = await doors.get(expired.transaction_id)
+    assert (shown.state, shown.apply_error_code) == (pb.TS_ABORTED, "TransactionExpiredException")
+
+
+async def test_a_prepare_key_is_for_one_transaction_and_one_list_of_changes(everywhere: Doors) -> None:
+    doors = everywhere
+    await doors.tables("a", "b")
+    key, first, second = new_key(), await doors.begin(), await doors.begin()
+    asked = change("a", *append(1))
+    prepared = await doors.prepare(first.transaction_id, asked, idempotency_key=key)
+    assert prepared.state == pb.TS_PREPARED
+    again = await doors.prepare(first.transaction_id, asked, idempotency_key=key)
+    assert again.state == pb.TS_PREPARED
+    reused = await failure(doors.prepare(second.transaction_id, change("b", *append(1)), idempotency_key=key))
+    assert reused.code is grpc.StatusCode.ALREADY_EXISTS
+    assert (await doors.get(second.transaction_id)).state == pb.TS_OPEN
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+async def test_a_transaction_without_changes_is_not_committed(everywhere: Doors, prepared: bool) -> None:
+    doors = everywhere
+    begun = await doors.begin()
+    if prepared:
+        assert (await doors.prepare(begun.transaction_id)).state == pb.TS_PREPARED
+    empty = await failure(doors.commit(begun.transaction_id))
+    assert empty.code is grpc.StatusCode.FAILED_PRECONDITION and "nothing has been staged" in empty.message
+    assert (await doors.abort(begun.transaction_id)).state == pb.TS_ABORTED
+
+
+async def test_a_creation_shows_an_intent_for_its_name_and_one_for_the_table(everywhere: Doors) -> None:
+    doors = everywhere
+    await doors.tables("a")
+    begun = await doors.begin()
+    body = creation()
+    asked = change("new", *body["updates"], requirements=body["requirements"])
+    prepared = await doors.prepare(begun.transaction_id, asked)
+    assert prepared.state == pb.TS_PREPARED, prepared.apply_error_message
+    families = sorted(one.target.split("/")[1] for one in prepared.intents)
+    assert families == ["names", "tables"]
+    assert {one.table.name for one in prepared.intents} == {"new"}
+    assert len({one.table_id for one in prepared.intents}) == 1
 
 
 async def test_what_has_expired_holds_nothing_and_cannot_be_committed(everywhere: Doors) -> None:
@@ -580,14 +655,18 @@ async def test_a_refusal_under_a_key_is_given_again(doors: Doors) -> None:
     await doors.tables("a")
     key, begun = new_key(), await doors.begin()
     location = (await doors.wire.load("a"))["metadata"]["location"]
-    missing = f"{location}/metadata/mine.metadata.json"
-    asked = change("a", intended_blob_uri=missing)
+    file = f"{location}/metadata/mine.metadata.json"
+    asked = change("a", intended_blob_uri=file)
+    missing = await failure(doors.prepare(begun.transaction_id, asked, idempotency_key=key))
+    assert missing.code is grpc.StatusCode.NOT_FOUND
+    # The file may come: that answer is not kept.
+    doors.wire.path_of(file).parent.mkdir(parents=True, exist_ok=True)
+    doors.wire.path_of(file).write_text("{}")
     first = await failure(doors.prepare(begun.transaction_id, asked, idempotency_key=key))
-    doors.wire.path_of(missing).parent.mkdir(parents=True, exist_ok=True)
-    doors.wire.path_of(missing).write_text(json.dumps(successor(await doors.wire.load("a"))))
+    doors.wire.path_of(file).write_text(json.dumps(successor(await doors.wire.load("a"))))
     again = await failure(doors.prepare(begun.transaction_id, asked, idempotency_key=key))
     assert (first.code, first.message) == (again.code, again.message)
-    assert first.code is grpc.StatusCode.NOT_FOUND
+    assert first.code is grpc.StatusCode.INVALID_ARGUMENT
     assert (await doors.prepare(begun.transaction_id, asked, idempotency_key=new_key())).state == pb.TS_PREPARED
 
 

@@ -17,7 +17,7 @@ from tests.wire.world import Json, Wire, append, set_properties, table_path
 def _input(table: str, loaded: Json, **more: Any) -> Json:
     snapshot_id = loaded["metadata"].get("current-snapshot-id")
     uuid = loaded["metadata"]["table-uuid"]
-    return {"table": table, "table-uuid": uuid, "snapshot-id": str(snapshot_id), "used-by": ["x"], **more}
+    return {"table": table, "table-uuid": uuid, "snapshot-id": str(snapshot_id), "used-by": ["db.made"], **more}
 
 
 def _run(*inputs: Any, **more: Any) -> Json:
@@ -150,3 +150,69 @@ async def test_that_a_new_table_is_made_of_nothing_is_verified(tmp_path: Path) -
         assert (await tx.do("commit", _run())).status == 200
     [mine] = [one for one in receipts(wire) if one["transaction-id"] == tx.id]
     assert mine["lineage"] == "verified"
+
+
+async def _committed(folder: Path, source: Json, *made: str, isolation: str = "serializable") -> dict[str, Json]:
+    """The receipts of a transaction that writes these tables and has loaded `raw`, by table."""
+    async with Wire.opened(folder) as wire:
+        await furnish(wire, "raw", *made)
+        tx = await begin(wire, isolation=isolation)
+        await tx.load("raw")
+        for name in made:
+            await tx.commit([set_properties(a="b")], name=name)
+        assert (await tx.do("commit", {"source": source})).status == 200
+    return {one["name"]: one for one in receipts(wire) if one["transaction-id"] == tx.id}
+
+
+async def test_a_table_has_the_inputs_of_its_own_stage(tmp_path: Path) -> None:
+    def read(table: str, *stages: str) -> Json:
+        return {"table": f"db.{table}", "used-by": [f"db.{stage}" for stage in stages]}
+
+    inputs = [read("r1", "o1"), read("r2", "o2"), read("o1", "o3", "o4"), read("o2", "o3"), read("looked_up")]
+    found = await _committed(tmp_path, _run(*inputs)["source"], "o1", "o2", "o3", "o4")
+    tables = {name: [one["table"] for one in receipt["inputs"]] for name, receipt in found.items()}
+    assert tables == {
+        "o1": ["db.r1", "db.looked_up"],
+        "o2": ["db.r2", "db.looked_up"],
+        "o3": ["db.o1", "db.o2", "db.looked_up"],
+        "o4": ["db.o1", "db.looked_up"],
+    }
+    assert found["o4"]["inputs"][0]["used-by"] == ["db.o4"], "and no names of other tables"
+
+
+async def test_quality_is_that_of_the_tables_own_checks(tmp_path: Path) -> None:
+    def check(table: str, status: str, **more: Any) -> Json:
+        return {"table": table, "name": f"{table} {status}", "status": status, "rows": 5, "violations": 3, **more}
+
+    checks = [
+        check("db.good", "passed"),
+        check("db.doubtful", "passed"),
+        check("db.doubtful", "warned"),
+        check("clean", "dropped", **{"used-by": ["db.made_of_a_view"]}),
+    ]
+    source = _run(checks=checks, quality="passed")["source"]
+    found = await _committed(tmp_path, source, "good", "doubtful", "made_of_a_view", "unchecked")
+    assert {name: one["quality"] for name, one in found.items()} == {
+        "good": "passed",
+        "doubtful": "warned",
+        "made_of_a_view": "warned",
+        "unchecked": "not-checked",
+    }
+    assert {name: [one["position"] for one in receipt["checks"]] for name, receipt in found.items()} == {
+        "good": [0],
+        "doubtful": [1, 2],
+        "made_of_a_view": [3],
+        "unchecked": [],
+    }
+
+
+async def test_a_transaction_that_names_no_inputs_lists_what_it_has_loaded(tmp_path: Path) -> None:
+    found = (await _committed(tmp_path, {"kind": "spark"}, "made"))["made"]
+    assert found["lineage"] == "loaded"
+    assert [(one["table"], one["used-by"]) for one in found["inputs"]] == [("db.raw", [])]
+
+
+async def test_under_snapshot_isolation_nobody_claims_that_nothing_was_read(tmp_path: Path) -> None:
+    for kind in ("spark", "pipeline"):
+        found = (await _committed(tmp_path / kind, {"kind": kind}, "made", isolation="snapshot"))["made"]
+        assert (found["lineage"], found["inputs"]) == ("none", [])

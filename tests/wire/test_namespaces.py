@@ -169,6 +169,33 @@ async def test_pages_show_everything_once(anywhere: Wire) -> None:
     assert pages >= 7
 
 
+async def test_the_last_page_has_no_token_and_none_is_empty(anywhere: Wire) -> None:
+    await anywhere.namespace()
+    for number in range(6):
+        await anywhere.namespace("db", f"n{number}")
+        await anywhere.table(f"t{number}")
+    await anywhere.view()
+    for path, field, count in (
+        ("/namespaces?parent=db&", "namespaces", 6),
+        ("/namespaces/db/tables?", "identifiers", 6),
+        ("/namespaces/db/views?", "identifiers", 1),
+    ):
+        for size in (1, 2, 3, 5, 6, 7):
+            sizes = list[int]()
+            token: str | None = ""
+            while token is not None:
+                page = (await anywhere.get(f"{path}pageSize={size}&pageToken={segment(token)}")).json()
+                sizes.append(len(page[field]))
+                token = page["next-page-token"]
+            full, rest = divmod(count, size)
+            assert sizes == [size] * full + [rest] * (rest > 0), (path, size)
+    for number in range(4):
+        assert (await anywhere.delete(table_path(f"t{number}"))).status == 204
+    first = (await anywhere.get("/dropped?pageSize=2&pageToken=")).json()
+    second = (await anywhere.get(f"/dropped?pageSize=2&pageToken={segment(first['next-page-token'])}")).json()
+    assert len(first["dropped"]) == len(second["dropped"]) == 2 and second["next-page-token"] is None
+
+
 async def test_without_a_token_the_answer_is_whole_whatever_the_size(wire: Wire) -> None:
     for number in range(5):
         await wire.namespace(f"n{number}")

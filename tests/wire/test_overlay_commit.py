@@ -16,6 +16,7 @@ import pytest
 from lakepact.stores import open_store
 from tests.support.waiting import PATIENCE_S
 from tests.wire.overlays import Overlaid, batch, begin, furnish, head, properties, rename
+from tests.wire.people import house, on_namespace
 from tests.wire.test_receipts import receipts
 from tests.wire.world import (
     SCHEMA,
@@ -70,7 +71,9 @@ async def test_all_tables_get_one_version_with_one_time(anywhere: Wire) -> None:
     assert b["snapshot-log"] == [{"snapshot-id": 4, "timestamp-ms": published_ms}]
     assert new["snapshot-log"] == new["metadata-log"] == []
     assert [one["snapshot-id"] for one in a["snapshots"]] == [1, 2, 3]
-    assert [one["timestamp-ms"] for one in a["snapshots"]][-1] <= published_ms, "snapshots keep their own times"
+    before, *staged = [one["timestamp-ms"] for one in (*a["snapshots"], *b["snapshots"])]
+    assert before == base["a"]["metadata"]["snapshots"][0]["timestamp-ms"]
+    assert staged == [published_ms] * 3, "snapshots have the time at which they became visible"
     for name, metadata in (("a", a), ("b", b)):
         log = metadata["metadata-log"]
         assert log[-1]["metadata-file"] == base[name]["metadata-location"]
@@ -727,8 +730,7 @@ async def test_an_ended_transaction_answers_400_with_what_became_of_it(anywhere:
         report = {"report-type": "commit-report", "table-name": "db.t"}
         assert (await tx.post(f"{table_path()}/metrics", report)).status == 204
         if tx is not committed:
-            for path in (table_path(), "/namespaces", "/namespaces/db/tables"):
-                assert (await tx.get(path)).refusal == (400, "BadRequestException")
+            assert (await tx.get(table_path())).refusal == (400, "BadRequestException")
             assert (await tx.head(table_path())).status == 400
 
 
@@ -748,6 +750,51 @@ async def test_for_a_while_reads_are_answered_from_what_was_committed(anywhere: 
     assert (await tx.head(table_path("gone"))).status == 404
     config = await anywhere.client.send("GET", f"/v1/config?warehouse={tx.begun['warehouse']}")
     assert config.status == 200
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "expire"])
+async def test_listings_of_an_ended_transaction_are_empty(
+    anywhere: Wire, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that has it configured as a catalog can still list all its catalogs in one query."""
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere, ttl_seconds=0.2 if end == "expire" else 60)
+    await tx.commit(append(1))
+    if end == "expire":
+        await _expired(tx)
+    else:
+        assert (await tx.do(end)).status == 200
+    # The time for which the reads of a committed transaction are answered is over.
+    monkeypatch.setattr("lakepact.catalog.overlay.GRACE_MS", -3_600_000)
+    for path, field in (
+        ("/namespaces", "namespaces"),
+        ("/namespaces?parent=db", "namespaces"),
+        ("/namespaces?pageToken=&pageSize=10", "namespaces"),
+        ("/namespaces/db/tables", "identifiers"),
+        ("/namespaces/db/views", "identifiers"),
+    ):
+        answer = await tx.get(path)
+        assert (answer.status, answer.json()) == (200, {field: [], "next-page-token": None}), path
+    for refused in (
+        await tx.get(table_path()),
+        await tx.get("/namespaces/db"),
+        await tx.commit([set_properties(a="b")]),
+        await tx.delete(table_path()),
+        await tx.post("/namespaces", {"namespace": ["made"]}),
+    ):
+        assert refused.refusal == (400, "BadRequestException")
+    assert (await anywhere.get("/namespaces")).json()["namespaces"] == [["db"]]
+
+
+async def test_only_its_owner_lists_an_ended_transaction(tmp_path: Path) -> None:
+    async with house(tmp_path) as people:
+        await furnish(people.root, "t")
+        await people.root.grant("everyone", "read", **on_namespace())
+        tx = (await people.ann.post("/transactions")).json()
+        assert (await people.ann.post(f"/transactions/{tx['transaction-id']}/abort")).status == 200
+        for path in ("/namespaces", "/namespaces/db/tables"):
+            assert (await people.ann.at(tx["prefix"]).get(path)).status == 200
+            assert (await people.eve.at(tx["prefix"]).get(path)).refusal == (403, "ForbiddenException")
 
 
 @pytest.mark.parametrize("state", ["prepared", "committed"])

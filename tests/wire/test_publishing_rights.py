@@ -111,13 +111,13 @@ async def test_t_right_4_a_place_is_published_only_by_who_may_still_choose_it(
             else {"action": "set-location", "location": f"{people.root.root}/secret"}
         )
         await people.root.grant("user:bob", "manage")
-        transaction, inside = await _begun(people.bob)
+        transaction, inside = await _begun(people.bob, isolation="snapshot")
         staged = {"requirements": [], "updates": [chosen]}
         assert (await inside.post(table_path("t", "pub"), staged)).status == 200
         await people.root.revoke("user:bob")
         await people.root.grant("user:bob", "write", **on_namespace("pub"))
         if moved:
-            # What concerns metadata alone is done again on the newer version.
+            # Changes of metadata are rebased on the newer version.
             assert (await people.root.post(table_path("t", "pub"), ONE_PROPERTY)).status == 200
 
         assert (await _published(people.bob, transaction)).refusal == (403, "ForbiddenException")

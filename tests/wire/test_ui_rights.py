@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.support.asgi_client import Answer
 from tests.wire.overlays import begin
 from tests.wire.people import Person, house
+from tests.wire.uis import guarded
 from tests.wire.world import new_key, set_properties
 
 PAGES = ("/ui/catalog/main", "/ui/catalog/main/hidden/secret", "/ui/transactions/main", "/ui/pipelines/main", "/ui")
@@ -52,6 +53,10 @@ async def test_a_transaction_is_ended_by_its_owner_or_by_who_manages_the_warehou
         assert (await people.bob.client.send("POST", f"{page}/abort", headers=headers)).status == 403
         headers["X-Test-User"] = "ann"
         assert (await people.ann.client.send("POST", f"{page}/abort", headers=headers)).status == 303
+        assert "Aborted by ann" in guarded(await look(people.root, page)).text
+        ended = await begin(people.ann)
+        assert (await people.root.post(f"/transactions/{ended.id}/abort")).status == 200
+        assert "Aborted by root" in guarded(await look(people.ann, f"/ui/transactions/main/{ended.id}")).text
         # What is committed is in the tables that everybody here may read.
         key = new_key()
         assert (await people.root.post("/namespaces", {"namespace": ["more"]}, key)).status == 200

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakepact.kernel.model import State
+from lakepact.kernel.identity import uuid7
+from lakepact.kernel.model import Committed, State, Transaction, Write
 from tests.wire.uis import guarded, look, submit
 from tests.wire.world import Wire, append, change, new_key, set_properties
 
@@ -159,10 +160,13 @@ async def test_a_transaction_is_renewed_and_aborted_by_form(anywhere: Wire) -> N
     wire = anywhere
     transaction_id = await begun(wire)
     page = await look(wire, at(transaction_id))
-    assert [one.action for one in page.forms if one.method == "post"] == [
-        at(transaction_id, "renew"),
-        at(transaction_id, "abort"),
-    ]
+    assert [one.action for one in page.forms if one.method == "post"] == [at(transaction_id, "renew")]
+    # Abort asks first, on a page of its own.
+    assert at(transaction_id, "abort") in [one.action for one in page.forms if one.method == "get"]
+    question = await look(wire, at(transaction_id, "abort"))
+    assert "cannot be undone" in question.text and question.link("Keep it") == at(transaction_id)
+    assert [one.action for one in question.forms if one.method == "post"] == [at(transaction_id, "abort")]
+    assert (await wire.get(f"/transactions/{transaction_id}")).json()["state"] == "open"
     before = (await wire.get(f"/transactions/{transaction_id}")).json()["expires-at"]
     answer = await submit(wire, at(transaction_id, "renew"), {"seconds": "21600"})
     assert (answer.status, answer.header("location")) == (303, at(transaction_id))
@@ -170,6 +174,7 @@ async def test_a_transaction_is_renewed_and_aborted_by_form(anywhere: Wire) -> N
     assert (await submit(wire, at(transaction_id, "abort"), {})).status == 303
     page = await look(wire, at(transaction_id))
     assert "aborted" in page.text and not any(one.method == "post" for one in page.forms)
+    assert "cannot be aborted any more" in (await look(wire, at(transaction_id, "abort"))).text
     again = await submit(wire, at(transaction_id, "renew"), {"seconds": "600"})
     assert again.status == 400, again.body
     guarded(again)
@@ -196,3 +201,27 @@ async def test_a_renewal_says_for_how_long(seconds: str, wire: Wire) -> None:
     transaction_id = await begun(wire)
     answer = await submit(wire, at(transaction_id, "renew"), {"seconds": seconds})
     assert answer.status == 400, answer.body
+
+
+async def test_newest_are_shown_after_a_burst_and_a_quiet_time(wire: Wire) -> None:
+    """A store lists the oldest first, and more commits than a page reads must not hide the newest."""
+    await tables(wire, "a")
+    assert wire.service is not None
+    catalog = wire.service.catalogs["main"]
+    store, now_ms = catalog.parts.store, catalog.parts.clock.now_ms()
+    key = catalog.parts.keys.state("burst")
+    begin_ms, count = now_ms - 1_500_000, 2_300
+    ids = [uuid7(begin_ms + number * 400, number) for number in range(count)]
+    for number, one in enumerate(ids):
+        answer = {"operation": "burst", "warehouse": "main", "result": {}, "source": {"kind": "rest"}}
+        writes = (Write(key, number, {"value": {"n": number}}),)
+        assert isinstance(await store.commit(Transaction(one, "", writes, answer=answer)), Committed)
+    seen: list[str] = []
+    path = "/ui/transactions/main?state=committed"
+    for _ in range(3):
+        page = await look(wire, path)
+        seen += [href.rpartition("/")[2] for href, _ in page.links if href.startswith("/ui/transactions/main/")]
+        path = page.link("Next page →")
+    burst = [one for one in seen if one in set(ids)]
+    assert burst == sorted(ids, reverse=True)[: len(burst)] and len(burst) >= 140
+    assert ids[-1] in {href.rpartition("/")[2] for href, _ in (await look(wire, "/ui")).links}

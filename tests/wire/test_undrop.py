@@ -89,7 +89,7 @@ async def test_the_location_of_a_dropped_table_stays_its_own(wire: Wire) -> None
     await wire.delete("/namespaces/db/tables/t")
     answer = await wire.post("/namespaces/db/tables", {"name": "u", "schema": SCHEMA, "location": location})
     assert answer.status == 400
-    assert "undrop" in answer.json()["error"]["message"]
+    assert "Undrop" in answer.json()["error"]["message"]
     # The very same table may be registered again: it is its own.
     body = {"name": "t", "metadata-location": table["metadata-location"]}
     assert (await wire.post("/namespaces/db/register", body)).status == 200
@@ -210,3 +210,17 @@ async def test_everything_that_files_hang_on_is_reachable(anywhere: Wire) -> Non
     assert ("staged", staged.json()["metadata-location"]) in places
     assert [one["name"] for one in found if one["search"]] == ["db.live"]
     assert {one["name"] for one in found if one["why"] == "dropped"} == {"db.gone"}
+
+
+async def test_of_several_requests_at_once_one_restores_the_table_and_the_others_are_refused(anywhere: Wire) -> None:
+    wire = anywhere
+    await wire.namespace("db")
+    for number in range(5):
+        await create(wire, f"t{number}")
+        assert (await wire.delete(f"/namespaces/db/tables/t{number}")).status == 204
+        answers = await asyncio.gather(
+            *(undrop(wire, {"identifier": named(f"t{number}")}, key=new_key()) for _ in range(8))
+        )
+        statuses = sorted(answer.status for answer in answers)
+        assert statuses[0] == 200 and set(statuses[1:]) <= {404, 409}, answers
+        assert (await wire.get(f"/namespaces/db/tables/t{number}")).status == 200

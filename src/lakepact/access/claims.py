@@ -107,9 +107,16 @@ def _name(claims: Mapping[str, Any], path: str) -> str:
     value = claim_at(claims, path)
     if not isinstance(value, str) or not value.strip():
         raise BadClaims(f"its claim {path} is missing, or is no text")
-    if len(value) > _MOST_CHARACTERS or not value.isprintable():
-        raise BadClaims(f"its claim {path} is too long for a name, or cannot be printed")
+    if not _is_name(value):
+        raise BadClaims(
+            f"its claim {path} is not a name: 1 to {_MOST_CHARACTERS} printable characters, no space at either end"
+        )
     return value
+
+
+def _is_name(text: str) -> bool:
+    """Whether a grant can name this principal or group: two names that look the same must not be two."""
+    return 0 < len(text) <= _MOST_CHARACTERS and text.isprintable() and text == text.strip()
 
 
 def _groups(claims: Mapping[str, Any], expected: Expected) -> frozenset[str]:
@@ -121,7 +128,8 @@ def _groups(claims: Mapping[str, Any], expected: Expected) -> frozenset[str]:
     named = [value] if isinstance(value, str) else value
     if not isinstance(named, list) or len(named) > MOST_GROUPS or not all(isinstance(one, str) for one in named):
         raise BadClaims(f"its claim {expected.groups} is not a list of at most {MOST_GROUPS} names")
-    return frozenset(named)
+    # No grant can name the others.
+    return frozenset(filter(_is_name, named))
 
 
 def claim_at(claims: Mapping[str, Any], path: str) -> Any:

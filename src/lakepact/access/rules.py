@@ -214,6 +214,9 @@ class Rule:
         return self.role
 
 
+_OWN_OR_HELD: Final = "one's own; those of others: manage on the warehouse, or on a table that it holds, prepared"
+
+
 def _rules() -> dict[str, Rule]:
     read, write, create, manage = Role.READ, Role.WRITE, Role.CREATE, Role.MANAGE
     return {
@@ -260,10 +263,10 @@ def _rules() -> dict[str, Rule]:
         "batchLoadTables": Rule(read, "every table"),
         "beginTransaction": Rule(read, "anything in the warehouse"),
         "listTransactions": Rule(None, "one's own; those of others: manage on the warehouse"),
-        "loadTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
-        "prepareTransaction": Rule(None, "one's own, and again all that it has staged"),
+        "loadTransaction": Rule(None, _OWN_OR_HELD),
+        "prepareTransaction": Rule(None, "one's own, and again all that it has staged; write on what it has only read"),
         "publishTransaction": Rule(None, "one's own, and again all that it has staged"),
-        "abortTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
+        "abortTransaction": Rule(None, _OWN_OR_HELD),
         "renewTransaction": Rule(None, "one's own; those of others: manage on the warehouse"),
         "reportRun": Rule(None, "one's own; those of others: manage on the warehouse"),
         "loadStateInTransaction": Rule(read, "the warehouse, or a document of one's own"),
@@ -304,6 +307,7 @@ def _rules() -> dict[str, Rule]:
         "showAudit": Rule(manage, "the warehouse; of tokens: administrators of the account"),
         "showServer": Rule(read, "a warehouse of one's account, the whole of it"),
         "submitGovernance": Rule(manage, "the table or view"),
+        "confirmAbort": Rule(read, "as `showTransaction`"),
         "submitAbort": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
         "submitRenew": Rule(read, "anything in the warehouse; one's own, those of others: manage on the warehouse"),
     }

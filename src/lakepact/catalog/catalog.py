@@ -93,6 +93,7 @@ class Catalog(Operations):
             tasks,
             warehouse=warehouse.name,
             deadline_s=settings.deadline_s,
+            held_wait_s=settings.held_wait_s,
             on_committed=self._after_commit,
             watch=watch,
         )

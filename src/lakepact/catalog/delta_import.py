@@ -37,7 +37,7 @@ from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlaps import Folders
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.tables import Tables, already_exists
-from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, replay
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, check_same_request, is_torn, replay, unless_held
 from lakepact.delta.actions import Action, Add, JsonObject, Remove
 from lakepact.delta.beside import DeltaChanges, NewTable, NewVersion
 from lakepact.delta.codec import sorted_actions
@@ -362,14 +362,13 @@ class DeltaImport:
         tombstones = any(one.tombstones for one in batch)
         for attempt in range(_ATTEMPTS):
             draft = Draft(self._parts.store.read, call.transaction_id, str(attempt), self._parts.clock.now_ms())
-            if there is None:
-                await self._namespaces.enter(draft, identifier.namespace)
-                await self._tables.refuse_taken(draft, identifier)
-                pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
-                await self._tables.claim(draft, pointer)
-                await draft.run_last_checks()
-            else:
-                pointer = await self._next(draft, identifier, there, summary)
+            try:
+                pointer = await self._planned_pointer(draft, identifier, there, summary)
+            except Refusal:
+                if attempt + 1 < _ATTEMPTS and await is_torn(self._parts.store, draft):
+                    # Another import was faster between two of the looks: the next attempt sees all of it.
+                    continue
+                raise
             await rows.put(call.transaction_id, changes, request_hash=call.request_hash, tombstones=tombstones)
             transaction = draft.transaction(
                 call,
@@ -385,6 +384,18 @@ class DeltaImport:
             self._parts.watch.retried(call.operation, call.transaction_id)
         await rows.discard(call.transaction_id)
         raise Contended(f"others kept changing {shown(identifier)}; import it again to go on")
+
+    async def _planned_pointer(
+        self, draft: Draft, identifier: Identifier, there: Pointer | None, summary: JsonObject
+    ) -> Pointer:
+        if there is not None:
+            return await self._next(draft, identifier, there, summary)
+        await self._namespaces.enter(draft, identifier.namespace)
+        await self._tables.refuse_taken(draft, identifier)
+        pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
+        await self._tables.claim(draft, pointer)
+        await draft.run_last_checks()
+        return pointer
 
     async def _next(self, draft: Draft, identifier: Identifier, there: Pointer, summary: JsonObject) -> Pointer:
         now = await self._names.find_kind(draft, identifier, Kind.DELTA)
@@ -415,7 +426,12 @@ class DeltaImport:
     async def _commit(self, transaction: Transaction) -> Done | None:
         """None if something has moved: plan again."""
         try:
-            outcome = await self._parts.store.commit(transaction, settle_conflict=False)
+            outcome = await unless_held(
+                lambda: self._parts.store.commit(transaction, settle_conflict=False),
+                self._parts.clock,
+                self._parts.rng,
+                self._parts.settings.held_wait_s,
+            )
         except RowsGone:
             return None
         match outcome:

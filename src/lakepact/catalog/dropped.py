@@ -21,7 +21,7 @@ from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import AlreadyExists, BadRequest, NoSuchTable
 from lakepact.catalog.files import MetadataFiles
 from lakepact.catalog.keys import Keys
-from lakepact.catalog.listing import check_token
+from lakepact.catalog.listing import check_token, page_of
 from lakepact.catalog.names import Names, Reads
 from lakepact.catalog.namespaces import Namespaces
 from lakepact.catalog.overlaps import Folders
@@ -115,14 +115,13 @@ class Dropped:
         self._max_page = max_page
 
     async def page(self, token: str | None, size: int | None = None) -> DroppedPage:
-        """One page, in no order that means anything. A page may be short and still have a successor."""
-        if size is not None and size < 1:
-            raise BadRequest(f"pageSize is {size}; ask for at least 1")
-        check_token(token, self._keys.all_dropped())
-        limit = min(size or self._max_page, self._max_page)
-        page = await self._cells.scan(self._keys.all_dropped(), token or None, limit)
-        found = tuple(DroppedTable.from_json(cell.value) for cell in page.cells if cell.value is not None)
-        return DroppedPage(found, page.after)
+        """One page, in no order that means anything. It has a successor only if something follows."""
+        prefix, limit = self._keys.all_dropped(), self._max_page if size is None else size
+        check_token(token, prefix)
+        cells, after = await page_of(
+            self._cells.scan, prefix, token, limit, self._max_page, lambda cell: cell.value is not None
+        )
+        return DroppedPage(tuple(DroppedTable.from_json(cell.value) for cell in cells if cell.value is not None), after)
 
     async def undrop(
         self, draft: Draft, identifier: Identifier | None, table_id: str | None, target: Identifier | None
@@ -146,7 +145,11 @@ class Dropped:
         await self._check_readable(pointer)
         key, name_key = self._names.pointer_key(pointer), self._keys.name(name)
         [cell, _] = await draft.read(key, name_key)
-        assert not cell.exists, "a table that is there has no note that it was dropped"
+        if cell.exists:
+            # The cells are read one after another: another request restored the table after its note was read.
+            raise AlreadyExists(
+                f"Cannot restore {shown(pointer.identifier)} ({pointer.id}): another request has restored it already"
+            )
         back = replace(pointer, identifier=name, change=Change.UNDROP)
         draft.write(note, None)
         draft.write(name_key, {"kind": pointer.kind, "id": pointer.id})

@@ -35,6 +35,9 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 """Of a metadata file: a few bytes of gzip may stand for any number of others."""
 
+_SUPERSEDED_SHARE: Final = 16
+"""One part in this many of the memory for metadata files is for versions that were replaced."""
+
 
 @dataclass(slots=True)
 class MetadataFile:
@@ -86,6 +89,10 @@ class MetadataFiles:
         self._cache_bytes = cache_bytes
         self._cached: OrderedDict[str, MetadataFile] = OrderedDict()
         self._held_bytes = 0
+        self._superseded: OrderedDict[str, int] = OrderedDict()
+        """Versions in memory that were replaced, the oldest first, and what each of them weighs."""
+
+        self._superseded_bytes = 0
         self._on_cache = on_cache
 
     def holds(self, location: str) -> bool:
@@ -93,7 +100,11 @@ class MetadataFiles:
         return location in self._cached
 
     async def table(self, location: str, *, look: bool = True) -> MetadataFile:
-        """`look=False`: what is at hand will do, whether or not its file is still there."""
+        """Return the metadata of a table.
+
+        `look=False`: what is in memory will do, whether or not its file is still there; a file that is not in memory is
+        read, and not kept. This is for receipts.
+        """
         return await self._load(location, tables.read, look=look)
 
     async def view(self, location: str, *, look: bool = True) -> MetadataFile:
@@ -177,7 +188,22 @@ class MetadataFiles:
         if not await self._blobs.put(name, data):
             return False
         self._remember(MetadataFile(location, name, text, document, digest))
+        self._supersede(_predecessor(document))
         return True
+
+    def _supersede(self, location: str | None) -> None:
+        """Keep a version that was replaced for a while only, and within a small part of the memory.
+
+        Its receipt and requests under way still need it; afterwards hardly anybody asks for it. Without this the memory
+        of a server that commits fills up with such versions, and Python's garbage collector walks through all of them.
+        """
+        file = self._cached.get(location or "")
+        if file is None or file.location in self._superseded:
+            return
+        self._superseded[file.location] = _weight(file)
+        self._superseded_bytes += _weight(file)
+        while self._superseded_bytes > self._cache_bytes // _SUPERSEDED_SHARE:
+            self._forget(next(iter(self._superseded)))
 
     async def delete(self, location: str) -> None:
         self._forget(location)
@@ -212,7 +238,8 @@ class MetadataFiles:
         else:
             text, document, digest = _decoded(location, data, read)
         found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest)
-        self._remember(found)
+        if look:
+            self._remember(found)
         return found
 
     def _remember(self, file: MetadataFile) -> None:
@@ -222,10 +249,10 @@ class MetadataFiles:
         self._cached[file.location] = file
         self._held_bytes += _weight(file)
         while self._held_bytes > self._cache_bytes:
-            _, old = self._cached.popitem(last=False)
-            self._held_bytes -= _weight(old)
+            self._forget(next(iter(self._cached)))
 
     def _forget(self, location: str) -> None:
+        self._superseded_bytes -= self._superseded.pop(location, 0)
         old = self._cached.pop(location, None)
         if old is not None:
             self._held_bytes -= _weight(old)
@@ -260,6 +287,12 @@ def _altered(file: MetadataFile, what: str) -> Unreadable:
         f"metadata file {file.location} was altered after the catalog took it: {what}. Nothing was changed. Restore "
         f"the file from a backup, or register an older version of the table; and see who can write there"
     )
+
+
+def _predecessor(document: JsonObject) -> str | None:
+    log = document.get("metadata-log")
+    location = log[-1].get("metadata-file") if log else None
+    return location if isinstance(location, str) else None
 
 
 def _weight(file: MetadataFile) -> int:

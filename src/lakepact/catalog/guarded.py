@@ -34,7 +34,7 @@ from lakepact.catalog.needs import (
     OnWarehouse,
 )
 from lakepact.catalog.operations import CatalogSettings, Operations
-from lakepact.catalog.overlay import Overlay
+from lakepact.catalog.overlay import EndedTransaction, Overlay
 from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, scope_of
 from lakepact.catalog.trail import Outcome
 from lakepact.catalog.warehouse import Warehouse
@@ -212,7 +212,10 @@ class GuardedOperations(Operations):
         if self._inside is not None and asking.rights.everywhere is None:
             # Before all else: the transaction would depend on the namespace from then on.
             await self._sees(asking, namespace)
-            seen = await self._inside.listed(namespace, asking)
+            try:
+                seen = await self._inside.listed(namespace, asking)
+            except EndedTransaction:
+                return Page(())
             return await inner(namespace, token, size, visible=lambda value: value["id"] in seen)
         if asking.rights.on_namespace(namespace) is not None:
             return await inner(namespace, token, size, visible=visible)

@@ -155,8 +155,12 @@ class GuardedTransactions(Transactions):
 
         return await self._step("renewTransaction", transaction_id, work)
 
-    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
-        return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id))
+    async def abort(self, transaction_id: TransactionId, by: str | None = None) -> TransactionRecord:
+        name = self._guard.principal.name
+        return await self._step("abortTransaction", transaction_id, lambda: self._inner.abort(transaction_id, name))
+
+    async def aborted_by(self, record: TransactionRecord) -> str | None:
+        return await self._inner.aborted_by(record)
 
     async def report(
         self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from lakepact.catalog.changes import METADATA, kind_of
-from lakepact.catalog.lineage import LINEAGE
+from lakepact.catalog.lineage import DECLARED, LINEAGE, LOADED, NOT_CHECKED, VERIFIED
 from lakepact.catalog.receipts import commit_key
 
 _OF_EVERY_SOURCE: Final = frozenset(
@@ -30,6 +30,10 @@ _OF_A_KIND: Final = {
 
 _NUMBER: Final = re.compile(r"0*(\d{1,18})-")
 _MOST_WORDS: Final = 1_000
+_MOST_CHECKS: Final = 5
+_COPIED: Final = "spark.merge-into.num-target-rows-copied"
+"""Of a snapshot's summary: rows that a merge has rewritten and not changed."""
+
 _DELETES: Final = ("added-position-deletes", "added-equality-deletes")
 
 
@@ -132,8 +136,8 @@ def _told(version: Version, current: bool, receipt: Mapping[str, Any]) -> Entry:
         current=current,
         snapshot_id=last.get("snapshot-id"),
         operation=last.get("operation") or _other_operation(receipt, changed),
-        added_rows=_sum(added, "added-records"),
-        removed_rows=_sum(added, "deleted-records"),
+        added_rows=_without_copies(added, "added-records"),
+        removed_rows=_without_copies(added, "deleted-records"),
         marked_rows=_sum(added, *_DELETES),
         total_rows=_number(totals.get("total-records", summary.get("total-records", totals.get("records")))),
         transaction_id=receipt.get("transaction-id"),
@@ -220,16 +224,35 @@ def source_text(source: Mapping[str, Any]) -> str:
 def lineage_text(entry: Entry) -> str:
     """What it was made of, and how far that can be trusted."""
     read = [
-        str(one["table"]) + (f"@{one['snapshot-id']}" if one.get("snapshot-id") else "")
+        str(one["table"]) + (f"@{at}" if (at := one.get("snapshot-id", one.get("version"))) is not None else "")
         for one in entry.inputs
         if "table" in one
     ]
+    if read and entry.lineage == LOADED:
+        return f"unknown; its transaction has loaded {', '.join(read)}"
     if read:
         return f"{', '.join(read)} ({entry.lineage})"
     if entry.details.get("kind") in ("rest", "grpc"):
         # Nothing was declared, so there is nothing that could be trusted or not.
         return "unknown (external write)"
-    return "unknown" if entry.lineage == "unknown" else "nothing was read"
+    if entry.lineage in (VERIFIED, DECLARED):
+        return f"nothing was read ({entry.lineage})"
+    return "unknown"
+
+
+def quality_text(entry: Entry) -> str:
+    """How the checks of this table went."""
+    if not entry.checks:
+        return "no checks" if entry.quality == NOT_CHECKED else entry.quality
+    violated = [one for one in entry.checks if isinstance(one, dict) and one.get("status") != "passed"]
+    listed = "; ".join(
+        f"{one.get('name')}: {one.get('status')}, {_number(one.get('violations')) or 0:,} of "
+        f"{_number(one.get('rows')) or 0:,} rows"
+        for one in violated[:_MOST_CHECKS]
+    )
+    more = f" and {len(violated) - _MOST_CHECKS} more" if len(violated) > _MOST_CHECKS else ""
+    count = "1 check" if len(entry.checks) == 1 else f"{len(entry.checks)} checks"
+    return f"{entry.quality}, {count}" + (f" ({listed}{more})" if listed else "")
 
 
 def client_of(source: Mapping[str, Any]) -> str:
@@ -253,6 +276,12 @@ def _sum(snapshots: Sequence[Mapping[str, Any]], *figures: str) -> int | None:
     told = [_number((one.get("summary") or {}).get(figure)) for one in snapshots for figure in figures]
     known = [one for one in told if one is not None]
     return sum(known) if known else None
+
+
+def _without_copies(snapshots: Sequence[Mapping[str, Any]], figure: str) -> int | None:
+    """The sum of a figure, without rows that were only copied from one file to another."""
+    total = _sum(snapshots, figure)
+    return None if total is None else max(total - (_sum(snapshots, _COPIED) or 0), 0)
 
 
 def _number(value: Any) -> int | None:

@@ -10,7 +10,7 @@ made of it, nobody here can see.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lakepact.catalog.cells import a_look_each
@@ -22,15 +22,26 @@ from lakepact.catalog.pointers import FAMILIES, Kind, Pointer, shown
 from lakepact.catalog.work import Judge
 from lakepact.errors import TransactionError, Unreadable
 from lakepact.iceberg.fields import JsonObject
+from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, Isolation, Transaction, TransactionRecord
 
 VERIFIED: Final = "verified"
 DECLARED: Final = "declared-unverified"
+LOADED: Final = "loaded"
+"""The committer names no inputs, and these tables were loaded in its transaction: which of its tables was made of which
+of them is not known."""
+
 NONE: Final = "none"
+"""Not recorded."""
+
+NOT_CHECKED: Final = "not-checked"
 
 LINEAGE: Final = "lineage"
 """Where a source holds the server's own word about the rest of it."""
+
+_USED_BY: Final = "used-by"
+"""Of an input: the stages that have read it. Of a check of a view: the tables that were made of the view."""
 
 _PIPELINE: Final = "pipeline"
 _REST: Final = "rest"
@@ -38,16 +49,73 @@ _TABLES: Final = ("tables", DELTA_CELLS)
 _MOST_INPUTS: Final = 1_000
 
 
+def inputs_of_table(source: Mapping[str, Any], identifier: Identifier | None) -> list[Any]:
+    """Those of the inputs that a table was made of: an input names the stages that have read it, and a stage has the
+    name of its table. An input that names none was read by the run as a whole, and may be of any table."""
+    inputs = source.get("inputs")
+    if not isinstance(inputs, list) or identifier is None:
+        return inputs if isinstance(inputs, list) else []
+    names = written_names(identifier)
+    found = []
+    for one in inputs:
+        users = one.get(_USED_BY) if isinstance(one, dict) else None
+        if not isinstance(users, list) or not users:
+            found.append(one)
+        elif own := [user for user in users if isinstance(user, str) and user in names]:
+            # The other stages are none of this table's readers' business: they may be hidden.
+            found.append({**one, _USED_BY: own})
+    return found
+
+
+def checks_of_table(source: Mapping[str, Any], identifier: Identifier | None) -> list[Any]:
+    """Those of the checks that are of a table, or of a view that it was made of, with their positions among all."""
+    checks = source.get("checks")
+    if not isinstance(checks, list) or identifier is None:
+        return checks if isinstance(checks, list) else []
+    names = written_names(identifier)
+    return [
+        {**{field: value for field, value in one.items() if field != _USED_BY}, "position": position}
+        for position, one in enumerate(checks)
+        if isinstance(one, dict) and (one.get("table") in names or _is_used_by(one, names))
+    ]
+
+
+def _is_used_by(check: Mapping[str, Any], names: frozenset[str]) -> bool:
+    users = check.get(_USED_BY)
+    return isinstance(users, list) and any(isinstance(user, str) and user in names for user in users)
+
+
+def quality_of_table(source: Mapping[str, Any], checks: Sequence[Any]) -> str:
+    """One word for the checks of a table. Where the committer names no checks at all, it is the committer's word."""
+    if not isinstance(source.get("checks"), list) or not source["checks"]:
+        return str(source.get("quality", NOT_CHECKED))
+    found = {str(one.get("status")) for one in checks if isinstance(one, dict)}
+    if not found:
+        return NOT_CHECKED
+    if "failed" in found:
+        return "failed"
+    return "passed" if found == {"passed"} else "warned"
+
+
+def written_names(identifier: Identifier) -> frozenset[str]:
+    """How a table is called in a source: with dots, and clients quote a level that has a dot in it."""
+    levels = (*identifier.namespace, identifier.name)
+    return frozenset((shown(identifier), ".".join(f'"{one}"' if "." in one else one for one in levels)))
+
+
 def lineage_of(source: Mapping[str, Any]) -> str:
     """One word for the receipts."""
-    if source.get(LINEAGE) == VERIFIED:
-        return VERIFIED
-    return DECLARED if source.get("kind") in (_PIPELINE, _REST) or source.get("inputs") else NONE
+    if source.get(LINEAGE) in (VERIFIED, LOADED):
+        return str(source[LINEAGE])
+    named = "inputs" in source if source.get("kind") == _PIPELINE else source.get("kind") == _REST
+    return DECLARED if named or source.get("inputs") else NONE
 
 
 async def witnessed(parts: Parts, record: TransactionRecord, source: JsonObject, judge: Judge | None) -> JsonObject:
     """What the committer says, with the server's own word about it if there is something to say."""
     said = {name: value for name, value in source.items() if name != LINEAGE}
+    if "inputs" not in said:
+        return await _with_loaded_tables(parts, record, said, judge)
     if said.get("kind") != _PIPELINE and not said.get("inputs"):
         return said
     try:
@@ -56,6 +124,46 @@ async def witnessed(parts: Parts, record: TransactionRecord, source: JsonObject,
         # It has ended meanwhile, or cannot be read any more: the commit says so, and not this.
         seen = False
     return {**said, LINEAGE: VERIFIED} if seen else said
+
+
+async def _with_loaded_tables(
+    parts: Parts, record: TransactionRecord, said: JsonObject, judge: Judge | None
+) -> JsonObject:
+    """The source with the tables that a serializable transaction has loaded and does not write. Of a transaction with
+    snapshot isolation nobody has noted them."""
+    if record.isolation is not Isolation.SERIALIZABLE:
+        return said
+    try:
+        contents = await parts.store.contents(record.id)
+        written = {last_segment(write.key) for write in contents.writes}
+        loaded = sorted(
+            key
+            for key in (read.key for read in contents.reads)
+            if family_of(key) in _TABLES and last_segment(key) not in written
+        )[:_MOST_INPUTS]
+        cells: dict[Key, Cell] = {}
+        for some in a_look_each(loaded):
+            cells |= await parts.store.read_in(record.id, some, note=False)
+    except (TransactionError, NotFound, Unreadable):
+        # It has ended meanwhile: the commit says so, and not this.
+        return said
+    pointers = [pointer for key in loaded if (pointer := Pointer.of(cells[key])) is not None]
+    visible = [one for one in pointers if judge is None or judge.sees(one)]
+    if not visible:
+        return said
+    return {**said, "inputs": [_loaded_input(one) for one in visible], LINEAGE: LOADED}
+
+
+def _loaded_input(pointer: Pointer) -> JsonObject:
+    snapshot_id = pointer.summary.get("current-snapshot-id")
+    at = {"version": pointer.summary["version"]} if pointer.kind is Kind.DELTA else {}
+    return {
+        "table": shown(pointer.identifier),
+        "table-uuid": pointer.id,
+        "used-by": [],
+        **at,
+        **({} if snapshot_id is None or at else {"snapshot-id": str(snapshot_id)}),
+    }
 
 
 async def _was_seen(parts: Parts, record: TransactionRecord, inputs: Any, judge: Judge | None) -> bool:
@@ -103,9 +211,7 @@ def _tables(contents: Transaction) -> set[Key]:
 
 
 def _is_called(pointer: Pointer, name: object) -> bool:
-    levels = (*pointer.identifier.namespace, pointer.identifier.name)
-    # Clients quote a level that has a dot in it.
-    return name in (shown(pointer.identifier), ".".join(f'"{one}"' if "." in one else one for one in levels))
+    return name in written_names(pointer.identifier)
 
 
 async def _had(parts: Parts, pointer: Pointer, one: Mapping[str, Any]) -> bool:

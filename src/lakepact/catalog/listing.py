@@ -1,20 +1,24 @@
 """Lists of namespaces, tables and views, whole or in pages.
 
-A page is made of what the store's own pages show. It is not a cut, and a page may be short and still have a successor.
+A page is made of what the store's own pages show. It is not a cut. A page has a successor only if something follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import BadRequest, NoSuchNamespace
 from lakepact.catalog.keys import Keys, last_segment
 from lakepact.catalog.pointers import Kind
 from lakepact.kernel.keys import Key, is_below, name_prefix_of_cells
-from lakepact.kernel.model import Cell, Value
+from lakepact.kernel.model import Cell, CellPage, Value
+
+Scan: TypeAlias = Callable[[str, str | None, int], Awaitable[CellPage]]
+
+_FEW: Final = 100
 
 Visible: TypeAlias = Callable[[Value], bool]
 """Whether whoever asks may know of it: of the cell of a name, or of a namespace."""
@@ -54,33 +58,45 @@ class Listing:
     async def _page(
         self, prefix: str, kind: Kind | None, token: str | None, size: int | None, visible: Visible | None
     ) -> Page:
-        """Without a size: everything, however many pages of the store that takes."""
-        if size is not None and size < 1:
-            raise BadRequest(f"pageSize is {size}; ask for at least 1")
+        """Return everything if `size` is None, however many pages of the store that takes; else one page."""
         check_token(token, prefix)
-        if visible is not None and size is not None:
-            return await self._page_of_visible(prefix, kind, token, min(size, self._max_page), visible)
-        after, found = token or None, list[str]()
-        while True:
-            page = await self._cells.scan(prefix, after, min(size or self._max_page, self._max_page))
-            found += [last_segment(cell.key) for cell in page.cells if _is_listed(cell, kind, visible)]
-            after = page.after
-            if after is None or (size is not None and found):
-                return Page(tuple(found), after)
-
-    async def _page_of_visible(
-        self, prefix: str, kind: Kind | None, token: str | None, size: int, visible: Visible
-    ) -> Page:
-        """The token says where to go on, and whoever gets it can read it: it is the key of the last one they see. And
-        there is one only if they will see another."""
-        after, found = token or None, list[Key]()
+        if size is not None:
+            cells, following = await page_of(
+                self._cells.scan, prefix, token, size, self._max_page, lambda cell: _is_listed(cell, kind, visible)
+            )
+            return Page(tuple(last_segment(cell.key) for cell in cells), following)
+        after, names = token or None, list[str]()
         while True:
             page = await self._cells.scan(prefix, after, self._max_page)
-            found += [cell.key for cell in page.cells if _is_listed(cell, kind, visible)]
+            names += [last_segment(cell.key) for cell in page.cells if _is_listed(cell, kind, visible)]
             after = page.after
-            if len(found) > size or after is None:
-                shown = found[:size]
-                return Page(tuple(map(last_segment, shown)), shown[-1] if len(found) > size else None)
+            if after is None:
+                return Page(tuple(names))
+
+
+async def page_of(
+    scan: Scan, prefix: str, token: str | None, size: int, max_page: int, listed: Callable[[Cell], bool]
+) -> tuple[Sequence[Cell], Key | None]:
+    """Return at most `size` cells that are `listed`, and the token of the next page if it has at least one more.
+
+    A requester can read the token: it is the key of the last cell of this page, never of one that is not listed.
+    """
+    if size < 1:
+        raise BadRequest(f"pageSize is {size}; ask for at least 1")
+    size = min(size, max_page)
+    after, found = token or None, list[Cell]()
+    # One more than is shown, to know whether something follows.
+    wanted = min(size + 1, max_page)
+    while True:
+        page = await scan(prefix, after, wanted)
+        found += filter(listed, page.cells)
+        after = page.after
+        if len(found) > size:
+            return found[:size], found[size - 1].key
+        if after is None:
+            return found, None
+        # Most cells of a store's page may not be listed, so a few more are read than are missing.
+        wanted = min(max(size + 1 - len(found), _FEW), max_page)
 
 
 def check_token(token: str | None, prefix: str) -> None:

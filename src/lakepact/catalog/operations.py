@@ -52,6 +52,9 @@ class CatalogSettings:
     max_batch: int = 400
     max_page: int = 1_000
     deadline_s: float = 30.0
+    held_wait_s: float = 5.0
+    """How long a change waits for a table that another transaction holds. The same on every store."""
+
     cache_bytes: int = 256 << 20
     max_metadata_bytes: int = 16 << 20
     multi_table: bool = True
@@ -59,6 +62,12 @@ class CatalogSettings:
     mirrors: tuple[str, ...] = ()
     drop_retention_s: float = 604_800.0
     """For how long what was dropped keeps its location, and can come back for sure."""
+
+    generation: int = 0
+    """Which restore the store comes from; 0 if it was never restored."""
+
+    restored_ms: int = 0
+    """When that restore ended: what is dated earlier was written by the restore."""
 
     longest_transaction_s: float = 86_400.0
     """For how long an open transaction may live without being renewed: what it looks at is not taken before that."""

@@ -4,15 +4,16 @@ A plan is the same as outside. It reads through the transaction without leaving 
 that it writes is staged in one step, which is refused if another call of the same transaction came in between. Reads
 that a client asks for become part of what the transaction depends on.
 
-A transaction that has ended refuses everything, with what became of it. After a commit its reads are still answered
-for a while, from what it wrote: engines are lazy.
+A transaction that has ended refuses every change, with what became of it. After a commit its reads are still answered
+for a while, from what it wrote: engines are lazy. Later, and after an abort, its listings are empty and other reads are
+refused.
 
 A long module, for it stands in for every operation of the catalog, and staging them is one mechanism.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -26,6 +27,7 @@ from lakepact.catalog.errors import BadRequest, Refusal, refusal_of
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.grants import refuse_granted
 from lakepact.catalog.keys import family_of
+from lakepact.catalog.listing import Page, Visible
 from lakepact.catalog.names import TableAt
 from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.operations import Operations, Parts
@@ -60,6 +62,9 @@ NOTING: Final = "noteLocation"
 
 MARKING: Final = "markNamespace"
 """The operation of a step that changes nothing anybody sees. It leaves no receipt."""
+
+ABORTING: Final = "noteAbort"
+"""The operation of a record that only says who has aborted another transaction. It leaves no receipt."""
 
 _GC_ENABLED: Final = "gc.enabled"
 _ATTEMPTS: Final = 64
@@ -288,6 +293,46 @@ class Overlay(Operations):
     def open_transaction(self) -> TransactionId | None:
         return self.id
 
+    async def list_namespaces(
+        self,
+        parent: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
+        return await empty_if_ended(super().list_namespaces(parent, token, size, visible=visible))
+
+    async def list_tables(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
+        return await empty_if_ended(super().list_tables(namespace, token, size, visible=visible))
+
+    async def list_views(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
+        return await empty_if_ended(super().list_views(namespace, token, size, visible=visible))
+
+    async def list_delta(
+        self,
+        namespace: Sequence[str],
+        token: str | None = None,
+        size: int | None = None,
+        *,
+        visible: Visible | None = None,
+    ) -> Page:
+        return await empty_if_ended(super().list_delta(namespace, token, size, visible=visible))
+
     async def _delta_staged(self, pointer: Pointer) -> tuple[DeltaStep | None, int]:
         [cell] = await self._cells.read(self._names.pointer_key(pointer))
         if cell.writer != self.id or cell.value is None:
@@ -436,15 +481,34 @@ class ClosedTransaction(BadRequest):
     """The transaction has ended, or there is none. A 400 for everything: engines show it, and clean up after it."""
 
 
+class EndedTransaction(ClosedTransaction):
+    """The transaction is committed, aborted or failed, and its reads are no longer answered."""
+
+
+async def empty_if_ended(listing: Awaitable[Page]) -> Page:
+    """Return an empty page in the place of an `EndedTransaction`.
+
+    An engine may have a catalog of a transaction configured long after it has ended. It lists all its catalogs for one
+    query of their schemas, and an error would fail the query for the other catalogs too.
+    """
+    try:
+        return await listing
+    except EndedTransaction:
+        return Page(())
+
+
 def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> ClosedTransaction:
-    again = "Begin a new one: POST /v1/{prefix}/transactions"
+    again = "Begin a new one"
     if record is None:
         return ClosedTransaction(f"there is no transaction {transaction_id}. {again}")
+    kind = EndedTransaction if record.state in (State.COMMITTED, State.ABORTED, State.FAILED) else ClosedTransaction
     match record.state:
         case State.COMMITTED:
             what = "is committed: all of it is visible, and it takes no more statements"
+        case State.ABORTED if record.expired:
+            what = "has expired: it was neither committed nor renewed in time, and nothing of it was applied"
         case State.ABORTED:
-            what = "was aborted or has expired: nothing of it was applied"
+            what = "was aborted: nothing of it was applied"
         case State.FAILED:
             what = f"failed at its commit: nothing of it was applied ({_why(record)})"
         case State.RETRYABLE | State.PREPARING:
@@ -453,7 +517,7 @@ def closed(transaction_id: TransactionId, record: TransactionRecord | None) -> C
             what = "is prepared and takes no more statements: commit or abort it"
         case State.OPEN:
             what = "is sealed for its commit and takes no more statements: commit or abort it"
-    return ClosedTransaction(f"transaction {transaction_id} {what}. {again}")
+    return kind(f"transaction {transaction_id} {what}. {again}")
 
 
 def warehouse_of(record: TransactionRecord) -> str | None:

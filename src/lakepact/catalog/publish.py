@@ -34,7 +34,7 @@ from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
-from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, write_files
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, unless_held, write_files
 from lakepact.errors import (
     Contended,
     FileNotLive,
@@ -220,8 +220,9 @@ class Publisher:
         return await self._ended(call, transaction, await self._decided(transaction, decide), draft)
 
     async def _decided(self, transaction: Transaction, decide: Decide) -> CommitResult | PrepareResult:
+        parts = self._parts
         try:
-            return await decide(transaction)
+            return await unless_held(lambda: decide(transaction), parts.clock, parts.rng, parts.settings.held_wait_s)
         except PreparedOtherwise:
             raise
         except (WrongState, TransactionNotFound) as error:
@@ -244,9 +245,11 @@ class Publisher:
             case Conflict():
                 raise _conflict(transaction, outcome.moved, {})
             case Busy():
+                step = "prepare" if call.operation == "prepareTransaction" else "commit"
                 raise Contended(
                     f"transaction {outcome.owner or 'of somebody else'} holds a table of {call.transaction_id}. "
-                    f"Nothing was applied; commit it again",
+                    f"Nothing was applied, and nothing is held; {step} it again, or abort it. Whoever manages the "
+                    f"table may abort the transaction that holds it",
                     owner=outcome.owner,
                     retry_after_s=outcome.retry_after_s,
                 )

@@ -4,6 +4,10 @@ Where a receipt lies follows from the change alone, so that whoever finds one mi
 `_catalog/events/<date>/iceberg/committed/<commit key>.json`. The commit key is the SHA-256 of the metadata location, or
 of `cell:<id>:<revision>` for a change that has no metadata file of its own. The date is that of the metadata, or else
 of the transaction's id.
+
+Revisions begin again when a backup is restored, and the receipts of the lost store are still in the warehouse. So every
+restore has a generation, which is part of that key: `cell:<id>:<generation>:<revision>`. A store that was never
+restored has generation 0, which is left out.
 """
 
 from __future__ import annotations
@@ -11,13 +15,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.lineage import LINEAGE, lineage_of
+from lakepact.catalog.lineage import LINEAGE, checks_of_table, inputs_of_table, lineage_of, quality_of_table
 from lakepact.catalog.pointers import DELTA, ICEBERG, Change, Kind, Pointer
 from lakepact.catalog.warehouse import OWN_FOLDER
 from lakepact.iceberg.differences import differences
@@ -60,6 +64,9 @@ class CommittedChange:
     governance: JsonObject | None = None
     """What people say about a table or view, if that is what changed."""
 
+    generation: int = 0
+    """Of the store in which the revision was counted."""
+
     @property
     def has_new_metadata(self) -> bool:
         return self.pointer is not None and self.change in (Change.CREATE, Change.COMMIT, Change.REGISTER)
@@ -75,7 +82,7 @@ class CommittedChange:
         if self.made_its_metadata and self.pointer is not None and self.kind != Kind.DELTA:
             return commit_key(self.pointer.metadata_location)
         what = f"governance/{self.id}" if self.kind == GOVERNANCE else self.id
-        return commit_key(f"cell:{what}:{self.revision}")
+        return cell_commit_key(what, self.revision, self.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,13 @@ def commit_key(of: str) -> str:
     return hashlib.sha256(of.encode()).hexdigest()
 
 
-def changes_of(writes: Iterable[Write]) -> tuple[CommittedChange, ...]:
-    """What the written cells mean: tables, views and namespaces that changed."""
+def cell_commit_key(id: str, revision: int | None, generation: int) -> str:
+    """The commit key of a change that has no metadata file of its own."""
+    return commit_key(f"cell:{id}:{generation}:{revision}" if generation else f"cell:{id}:{revision}")
+
+
+def changes_of(writes: Iterable[Write], generation: int = 0) -> tuple[CommittedChange, ...]:
+    """Return the changes of tables, views and namespaces that these writes make in a store of this generation."""
     writes = tuple(writes)
     dropped = {
         segments_of(write.key)[-1]: write.value
@@ -102,7 +114,7 @@ def changes_of(writes: Iterable[Write]) -> tuple[CommittedChange, ...]:
         if segments_of(write.key)[1] == "dropped" and write.value is not None
     }
     found = (_change_of(write, dropped) for write in writes)
-    return tuple(change for change in found if change is not None)
+    return tuple(replace(change, generation=generation) for change in found if change is not None)
 
 
 def receipt_of(
@@ -124,6 +136,7 @@ def receipt_of(
     source: Mapping[str, Any] = answer.get("source") or {"kind": "admin"}
     pointer, key = change.pointer, change.commit_key
     committed_ms = _committed_ms(change, metadata, transaction_id)
+    checks = checks_of_table(source, change.identifier)
     document: JsonObject = {
         "format": FORMAT,
         "event-id": str(uuid.uuid5(uuid.UUID(transaction_id or _NO_TRANSACTION), key)),
@@ -132,6 +145,7 @@ def receipt_of(
         "change": change.change,
         "id": change.id,
         "revision": change.revision,
+        "generation": change.generation,
         "namespace": list(change.namespace),
         "name": change.identifier.name if change.identifier is not None else None,
         "transaction-id": transaction_id,
@@ -145,9 +159,9 @@ def receipt_of(
         **({} if change.governance is None else {"governance": change.governance}),
         "source": {name: value for name, value in source.items() if name not in _BESIDE},
         "lineage": lineage_of(source),
-        "quality": source.get("quality", "not-checked"),
-        "inputs": source.get("inputs", []),
-        "checks": source.get("checks", []),
+        "quality": quality_of_table(source, checks),
+        "inputs": inputs_of_table(source, change.identifier),
+        "checks": checks,
     }
     return Receipt(receipt_name(change.kind, committed_ms, key), document)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
 from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import (
+    ABORTING,
     MARKING,
     NOTING,
     PRINCIPAL,
@@ -27,16 +29,16 @@ from lakepact.catalog.overlay import (
 from lakepact.catalog.publish import Publisher
 from lakepact.catalog.runs import Sees, checked_report, report_bytes, report_name, run_facts, without_facts
 from lakepact.catalog.warehouse import check_properties
-from lakepact.catalog.work import Call, Done, Draft
-from lakepact.errors import InvalidTransactionId, TransactionNotFound, WrongState
+from lakepact.catalog.work import Call, Done, Draft, key_reused
+from lakepact.errors import InvalidTransactionId, KeyReused, LakepactError, TransactionNotFound, WrongState
 from lakepact.iceberg.fields import JsonObject
-from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id, timestamp_ms
+from lakepact.kernel.identity import TransactionId, derived_id, first_id_of, parse_transaction_id, timestamp_ms
 from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage, TransactionRecord
 
 _MOST_OVERLAYS: Final = 1_000
 """What is known of a transaction saves one look at its record. Most end soon, and nobody asks for them again."""
 
-_FOR_ITSELF: Final = (NOTING, MARKING)
+_FOR_ITSELF: Final = (NOTING, MARKING, ABORTING)
 """Steps that the catalog takes on the way."""
 
 _ATTEMPTS: Final = 3
@@ -139,12 +141,27 @@ class Transactions:
         except (WrongState, TransactionNotFound) as error:
             raise closed(transaction_id, await self._parts.store.lookup(transaction_id)) from error
 
-    async def abort(self, transaction_id: TransactionId) -> TransactionRecord:
-        await self._check_here(transaction_id)
+    async def abort(self, transaction_id: TransactionId, by: str | None = None) -> TransactionRecord:
+        """End it without applying anything. `by`: the principal who asked for it, to be shown with the transaction."""
+        before = await self._check_here(transaction_id)
         try:
-            return await self._parts.store.abort(transaction_id)
+            record = await self._parts.store.abort(transaction_id)
         except (WrongState, TransactionNotFound) as error:
             raise closed(transaction_id, await self._parts.store.lookup(transaction_id)) from error
+        if by is not None and before.state is not State.ABORTED:
+            answer = {"operation": ABORTING, "warehouse": self._parts.warehouse.name, "result": {}, "by": by}
+            # The transaction is aborted. Its page can do without the name.
+            with suppress(LakepactError):
+                await self._parts.store.commit(Transaction(_abort_note(transaction_id), "", answer=answer))
+        return record
+
+    async def aborted_by(self, record: TransactionRecord) -> str | None:
+        """The principal who aborted this transaction; None if it expired, or if nobody is known by name."""
+        if record.state is not State.ABORTED:
+            return None
+        note = await self._parts.store.lookup(_abort_note(record.id))
+        by = (note.answer or {}).get("by") if note is not None else None
+        return by if isinstance(by, str) else None
 
     async def report(
         self, transaction_id: TransactionId, report: JsonObject, sees: Sees = lambda pointer: True
@@ -180,6 +197,8 @@ class Transactions:
             record = await self.load(call.transaction_id)
             if record is None or record.state is State.ABORTED:
                 raise closed(call.transaction_id, record)
+            if key is not None and attempt == 0:
+                await self._take_key(call, key, digest)
             guard = await self._parts.store.lookup(guard_id(record.id))
             if guard is not None and guard.request_hash != digest:
                 raise other_changes(record.id)
@@ -197,6 +216,16 @@ class Transactions:
                 return record
             break
         return await self._publisher.prepare(call)
+
+    async def _take_key(self, call: Call, key: TransactionId, digest: Digest) -> None:
+        """Bind the key to this transaction and these changes. Raises `KeyReused` if it was used for others."""
+        used = derived_id(key, "prepare")
+        hashed = f"{call.transaction_id} {digest}"
+        answer = guard_answer(call.transaction_id, call.operation, call.warehouse)
+        try:
+            await self._parts.store.commit(Transaction(used, hashed, answer=answer))
+        except KeyReused:
+            raise key_reused(key) from None
 
     async def _stage_edits(
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, key: TransactionId | None
@@ -235,6 +264,10 @@ class Transactions:
         if record is None:
             raise closed(transaction_id, None)
         return record
+
+
+def _abort_note(transaction_id: TransactionId) -> TransactionId:
+    return derived_id(transaction_id, "abort")
 
 
 def _page_token(text: str) -> TransactionId:

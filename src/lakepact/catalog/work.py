@@ -60,6 +60,7 @@ T = TypeVar("T")
 _ATTEMPTS: Final = 64
 """Plans made for one request before it is told to come back later. Each lost one is somebody else's success."""
 
+
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.25
 
@@ -294,9 +295,11 @@ class Worker:
         *,
         warehouse: str,
         deadline_s: float,
+        held_wait_s: float,
         on_committed: Callable[[Transaction, Draft], Coroutine[Any, Any, None]],
         watch: Watch,
     ) -> None:
+        self._held_wait_s = held_wait_s
         self.store = store
         self._files = files
         self._rows = rows
@@ -328,6 +331,8 @@ class Worker:
             try:
                 result = await planned(call, plan, draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
+                if attempt + 1 < _ATTEMPTS and await is_torn(self.store, draft):
+                    continue
                 return await self._refuse(call, as_refusal(error))
             if draft.changes_nothing and not call.keyed:
                 return Done(call.transaction_id, result)
@@ -411,7 +416,12 @@ class Worker:
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
         transaction = draft.transaction(call, answer, beside)
         try:
-            outcome = await self.store.commit(transaction, settle_conflict=False)
+            outcome = await unless_held(
+                lambda: self.store.commit(transaction, settle_conflict=False),
+                self._clock,
+                self._rng,
+                min(self._held_wait_s, deadline - self._clock.monotonic_s()),
+            )
         except RowsGone:
             # Another attempt under this key has planned anew, or another request has used the same key.
             rows.lost()
@@ -456,6 +466,35 @@ class Worker:
 
     def _pause(self, attempt: int) -> float:
         return float(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * (0.5 + self._rng.uniform() / 2))
+
+
+async def is_torn(store: CellStore, draft: Draft) -> bool:
+    """Return whether the cells that a plan was refused on are not of one instant: one has moved since it was read.
+
+    A plan reads cells one after another. If another request commits in between, the plan may see half of that: a name
+    that is free, and its location taken. A refusal for such a reason would be wrong, and final. A single cell cannot be
+    torn.
+    """
+    if len(draft.seen) < 2:
+        return False
+    now = await store.read(list(draft.seen))
+    return any(now[key].revision != cell.revision for key, cell in draft.seen.items())
+
+
+async def unless_held(attempt: Callable[[], Awaitable[T | Busy]], clock: Clock, rng: Rng, wait_s: float) -> T | Busy:
+    """Attempt a commit or a prepare until nothing that it needs is held by another transaction, for up to `wait_s`.
+
+    Stores answer `Busy` at once; waiting is done here, so that it is the same on all of them. Whoever holds a table by
+    a prepared transaction is usually about to commit it.
+    """
+    until_s = clock.monotonic_s() + wait_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        outcome = await attempt()
+        if not isinstance(outcome, Busy) or clock.monotonic_s() + pause_s > until_s:
+            return outcome
+        await clock.sleep(pause_s * (0.5 + rng.uniform() / 2))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 async def planned(call: Call, plan: Plan, draft: Draft) -> JsonObject:

@@ -1,136 +1,117 @@
-"""The tree of commands, and the one place where errors become text and exit codes."""
+"""The tree of commands, and the one place where errors become text and exit codes.
+
+Commands are imported when they are used: only what every invocation needs is imported here.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
-from lakepact import __version__
-from lakepact.cli import (
-    audit,
-    backup,
-    configuration,
-    delta,
-    demo,
-    doctor,
-    dropped,
-    gc,
-    governance,
-    grants,
-    graph,
-    history,
-    mirror,
-    namespaces,
-    pack,
-    project,
-    reconcile,
-    run,
-    serve,
-    store,
-    tables,
-    tokens,
-    transactions,
-    tx,
-    upkeep,
-)
-from lakepact.cli.options import JSON_ASKED_FOR
-from lakepact.cli.output import report
-from lakepact.client.http import CA_BUNDLE_VARIABLE
+from lakepact.cli.lazy import LazyGroup, lazy_group
 from lakepact.errors import LakepactError
-from lakepact.server import logs
+from lakepact.standard_streams import open_standard_streams
+
+JSON_ASKED_FOR: Final = "lakepact.json"
+CA_BUNDLE_VARIABLE: Final = "LAKEPACT_CA_BUNDLE"
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "audit": ("audit:audit", "List who did what, and its outcome, newest first."),
+    "backup": ("backup:backup", "Save the catalog's metadata as of one instant."),
+    "collect": ("upkeep:collect", "Trim and delete records of finished transactions."),
+    "demo": ("demo:demo", "Run a pipeline on Spark while things fail and are killed."),
+    "doctor": ("doctor:doctor", "Check this installation, and say what to do."),
+    "dropped": ("dropped:dropped", "List dropped tables and views that can come back."),
+    "graph": ("graph:graph", "Show what a pipeline reads and makes."),
+    "history": ("history:history", "Show the versions of a table and who made them."),
+    "pack": ("pack:pack", "Pack the receipts of days that have ended into segments."),
+    "project": ("project:project", "Bring the tables of namespace lakepact up to date."),
+    "reconcile": ("reconcile:reconcile", "Find committed changes that have no receipt, and write it."),
+    "recover": ("upkeep:recover", "Finish what crashed processes left unfinished."),
+    "restore": ("backup:restore", "Put a backup into an empty store of any kind."),
+    "run": ("run:run", "Run a pipeline as one transaction."),
+    "serve": ("serve:serve", "Run the catalog server."),
+    "undrop": ("dropped:undrop", "Bring back a dropped table or view."),
+    "delta": ("delta:delta_app", "Delta tables of a server."),
+    "gc": ("gc:gc_app", "Delete what nobody needs any more."),
+}
+"""Commands and groups with a module of their own, each with its line in `lakepact --help`."""
+
+GROUPS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "config": ("What this process is set to.", {"show": "configuration:show"}),
+    "grants": (
+        "Who may do what on a server.",
+        {"add": "grants:add", "check": "grants:check", "list": "grants:list_", "remove": "grants:remove"},
+    ),
+    "mirror": (
+        "Copies of Delta tables for engines that do not ask a server.",
+        {"retry": "mirror:retry", "run": "mirror:run", "status": "mirror:status"},
+    ),
+    "namespaces": (
+        "Namespaces of a server.",
+        {"create": "namespaces:create", "drop": "namespaces:drop", "list": "namespaces:list_"},
+    ),
+    "store": ("The place where cells and records are kept.", {"probe": "store:probe"}),
+    "tables": (
+        "Tables of a server.",
+        {
+            "drop": "tables:drop",
+            "govern": "governance:govern",
+            "list": "tables:list_",
+            "register": "tables:register",
+            "rename": "tables:rename",
+            "show": "tables:show",
+        },
+    ),
+    "tokens": (
+        "API tokens, in a store.",
+        {"create": "tokens:create", "list": "tokens:list_", "revoke": "tokens:revoke", "rotate": "tokens:rotate"},
+    ),
+    "transactions": (
+        "Transactions as the records of a store.",
+        {"list": "transactions:list_", "show": "transactions:show"},
+    ),
+    "tx": (
+        "Transactions over many statements, of a server.",
+        {"abort": "tx:abort", "begin": "tx:begin", "commit": "tx:commit", "list": "tx:list_", "show": "tx:show"},
+    ),
+}
 
 
-class _Reporting(TyperGroup):
+class _Reporting(LazyGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except LakepactError as error:
+            from lakepact.cli.output import report
+
             raise typer.Exit(report(error, as_json=ctx.meta.get(JSON_ASKED_FOR, False))) from None
 
 
 app = typer.Typer(
     name="lakepact",
-    cls=_Reporting,
+    cls=lazy_group(
+        {name: target for name, (target, _) in COMMANDS.items()},
+        {name: line for name, (_, line) in COMMANDS.items()},
+        _Reporting,
+    ),
     help="A lakehouse catalog whose tables move together.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain help: it needs no library, and shows a flag as a flag.
+    rich_markup_mode=None,
 )
-config_app = typer.Typer(help="What this process is set to.", no_args_is_help=True)
-store_app = typer.Typer(help="The place where cells and records are kept.", no_args_is_help=True)
-transactions_app = typer.Typer(
-    help="What was asked, and what became of it: the records of a store.", no_args_is_help=True
-)
-tx_app = typer.Typer(help="Transactions over many statements, of a server.", no_args_is_help=True)
-mirror_app = typer.Typer(help="Copies of Delta tables for engines that do not ask a server.", no_args_is_help=True)
-grants_app = typer.Typer(help="Who may do what on a server.", no_args_is_help=True)
-namespaces_app = typer.Typer(help="Namespaces of a server.", no_args_is_help=True)
-tokens_app = typer.Typer(help="API tokens, in a store.", no_args_is_help=True)
-tables_app = typer.Typer(help="Tables of a server.", no_args_is_help=True)
-
-app.command("audit")(audit.audit)
-app.command("backup")(backup.backup)
-app.command("collect")(upkeep.collect)
-app.command("demo")(demo.demo)
-app.command("dropped")(dropped.dropped)
-app.command("doctor")(doctor.doctor)
-app.command("graph")(graph.graph)
-app.command("history")(history.history)
-app.command("pack")(pack.pack)
-app.command("project")(project.project)
-app.command("reconcile")(reconcile.reconcile)
-app.command("recover")(upkeep.recover)
-app.command("restore")(backup.restore)
-app.command("run")(run.run)
-app.command("serve")(serve.serve)
-app.command("undrop")(dropped.undrop)
-grants_app.command("add")(grants.add)
-grants_app.command("check")(grants.check)
-grants_app.command("list")(grants.list_)
-grants_app.command("remove")(grants.remove)
-mirror_app.command("retry")(mirror.retry)
-mirror_app.command("run")(mirror.run)
-mirror_app.command("status")(mirror.status)
-namespaces_app.command("create")(namespaces.create)
-namespaces_app.command("drop")(namespaces.drop)
-namespaces_app.command("list")(namespaces.list_)
-tables_app.command("drop")(tables.drop)
-tables_app.command("govern")(governance.govern)
-tables_app.command("list")(tables.list_)
-tables_app.command("register")(tables.register)
-tables_app.command("rename")(tables.rename)
-tables_app.command("show")(tables.show)
-tokens_app.command("create")(tokens.create)
-tokens_app.command("list")(tokens.list_)
-tokens_app.command("revoke")(tokens.revoke)
-tokens_app.command("rotate")(tokens.rotate)
-tx_app.command("abort")(tx.abort)
-tx_app.command("begin")(tx.begin)
-tx_app.command("commit")(tx.commit)
-tx_app.command("list")(tx.list_)
-tx_app.command("show")(tx.show)
-config_app.command("show")(configuration.show)
-store_app.command("probe")(store.probe)
-transactions_app.command("list")(transactions.list_)
-transactions_app.command("show")(transactions.show)
-app.add_typer(config_app, name="config")
-app.add_typer(delta.delta_app, name="delta")
-app.add_typer(gc.gc_app, name="gc")
-app.add_typer(grants_app, name="grants")
-app.add_typer(mirror_app, name="mirror")
-app.add_typer(namespaces_app, name="namespaces")
-app.add_typer(store_app, name="store")
-app.add_typer(tables_app, name="tables")
-app.add_typer(tokens_app, name="tokens")
-app.add_typer(transactions_app, name="transactions")
-app.add_typer(tx_app, name="tx")
+for _name, (_help, _targets) in GROUPS.items():
+    app.add_typer(
+        typer.Typer(cls=lazy_group(_targets), help=_help, no_args_is_help=True, rich_markup_mode=None), name=_name
+    )
 
 
 @contextmanager
@@ -148,6 +129,8 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from lakepact import __version__
+
         typer.echo(f"lakepact {__version__}")
         raise typer.Exit
 
@@ -169,7 +152,9 @@ def lakepact(
         ),
     ] = None,
 ) -> None:
-    logs.configure_command()
+    from lakepact.server.logs import configure_command
+
+    configure_command()
     if ca_bundle and ca_bundle != os.environ.get(CA_BUNDLE_VARIABLE):
         # For this command and the processes it starts.
         context.with_resource(_environment(CA_BUNDLE_VARIABLE, ca_bundle))
@@ -182,7 +167,7 @@ def main() -> None:
     aborts, with all its work done. Nothing of ours waits for that goodbye: stores are closed and the output is flushed.
     """
     code = 1
-    logs.open_standard_streams()
+    open_standard_streams()
     try:
         app()
     except SystemExit as end:
@@ -194,5 +179,6 @@ def main() -> None:
         # Its disk may be full, or its reader gone. The exit code still says how the command ended.
         with suppress(OSError):
             stream.flush()
-    logs.flush()
+    if (logs := sys.modules.get("lakepact.server.logs")) is not None:
+        logs.flush()
     os._exit(code)

@@ -22,9 +22,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,8 +31,11 @@ import orjson
 
 from lakepact.catalog.astray import astray
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
+from lakepact.cli import services
+from lakepact.cli.finding import Finding, bad, compared_clock, good, odd
 from lakepact.errors import Damaged, FormatTooNew, LakepactError
 from lakepact.extras import how_to_install
+from lakepact.java import JAVA_HOME, find_java
 from lakepact.kernel.identity import uuid7
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Committed, State, Transaction, Write
@@ -56,39 +57,10 @@ CELL: Final = key_of("lakepact", "doctor")
 OLDEST_JAVA: Final = 17
 
 _SLOW_MS: Final = 500.0
-_OFF_S: Final = 5.0
-_FAR_OFF_S: Final = 300.0
 _LITTLE_BYTES: Final = 1 << 30
 _SOON_S: Final = 14 * 86_400
 _ANSWER_WITHIN_S: Final = 30.0
 _clock, _rng = SystemClock(), SystemRng()
-
-
-class Verdict(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    verdict: Verdict
-    found: str
-    do: str = ""
-    """What to do about it."""
-
-
-def good(subject: str, found: str) -> Finding:
-    return Finding(subject, Verdict.OK, found)
-
-
-def odd(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.WARN, found, do)
-
-
-def bad(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.FAIL, found, do)
 
 
 async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
@@ -99,8 +71,11 @@ async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
         found += shared(settings.store, name, place)
         found += [one async for one in warehouse(name, place, writes=writes)]
     found += [one async for one in credentials(settings)]
+    found += [one async for one in services.identity_provider(settings)]
     found += ports(settings)
-    found += [*java(), *spark()]
+    if importlib.util.find_spec("pyspark") is not None:
+        # A server runs no pipelines: where there is no PySpark, nothing here needs Java.
+        found += [*java(), *spark()]
     return found
 
 
@@ -138,6 +113,9 @@ async def store(settings: Settings, *, writes: bool) -> AsyncIterator[Finding]:
         yield bad("store", f"{shown} did not answer within {_ANSWER_WITHIN_S:g} s", _do_about(settings.store))
     finally:
         await opened.close()
+    if urlsplit(settings.store).scheme.startswith("postgres"):
+        async for finding in services.postgres(settings):
+            yield finding
 
 
 def _said(error: Exception) -> str:
@@ -195,7 +173,7 @@ async def _store_clock(opened: CellStore) -> Finding:
     """Whether this machine's clock is confirmed: nothing is deleted by age with one that is not."""
     judgement = await ClockEvidence(TrustedClock(_clock), opened).read(writes=False)
     if judgement.confirmed or judgement.difference_ms:
-        return _compared("clock: store", -judgement.difference_ms / 1000)
+        return compared_clock("clock: store", -judgement.difference_ms / 1000)
     return odd("clock: store", explained(judgement), "Check this machine's clock; a running server confirms it.")
 
 
@@ -313,18 +291,9 @@ async def _tried_out(subject: str, shown: str, blobs: BlobStore) -> AsyncIterato
         yield good(subject, f"{shown} writes and reads (in {took_ms} ms), and overwrites nothing")
         [entry] = await blobs.list(file, None, 1)
         # The time that storage gives a file is its own clock, in seconds as a rule.
-        yield _compared(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
+        yield compared_clock(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
     finally:
         await blobs.delete(file)
-
-
-def _compared(subject: str, ahead_s: float) -> Finding:
-    shown = f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
-    if abs(ahead_s) > _FAR_OFF_S:
-        return bad(subject, shown, "Set this machine's clock: leases and signatures go wrong with it (use NTP).")
-    if abs(ahead_s) > _OFF_S:
-        return odd(subject, shown, "Let both be set by NTP: leases end by the clock.")
-    return good(subject, "agrees with this machine's")
 
 
 # --- credentials for clients ---
@@ -424,9 +393,9 @@ def _health(host: str, port: int, base_path: str, tls: bool) -> Mapping[str, Any
 
 
 def java() -> Iterator[Finding]:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    do = f"Install Java {OLDEST_JAVA} or newer, and set JAVA_HOME. Only Spark needs it."
+    home = os.environ.get(JAVA_HOME)
+    found = find_java()
+    do = f"Install Java {OLDEST_JAVA} or newer, and set JAVA_HOME; or {how_to_install('java')}. Only Spark needs it."
     if found is None:
         yield odd("java", f"there is none {'in JAVA_HOME' if home else 'on the PATH'}", do)
         return
@@ -443,11 +412,7 @@ def java() -> Iterator[Finding]:
 
 
 def spark() -> Iterator[Finding]:
-    try:
-        version = importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        yield odd("spark", "pyspark is not installed", f"Pipelines need it: {how_to_install('spark')}.")
-        return
+    version = importlib.metadata.version("pyspark")
     from lakepact.spark.runtimes import check_fits, runtime_for
 
     try:

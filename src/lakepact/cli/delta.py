@@ -32,7 +32,9 @@ _DIFFERENT: Final = 1
 _ANSWER_S: Final = 3_600.0
 """A long log takes its time to be read, and the answer comes at the end."""
 
-delta_app = typer.Typer(help="Delta tables of a server.", no_args_is_help=True)
+delta_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Delta tables of a server.", no_args_is_help=True
+)
 
 
 @delta_app.command("list")

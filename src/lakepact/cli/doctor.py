@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lakepact.cli.checkup import Finding, Verdict, bad, everything
+from lakepact.cli.checkup import everything
+from lakepact.cli.finding import Finding, Verdict, bad
 from lakepact.cli.options import Json, StoreUrl
 from lakepact.cli.output import print_json, print_rows, say
 from lakepact.errors import InvalidSetting
@@ -19,7 +20,10 @@ def doctor(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Look at settings, store, warehouses, clocks, credentials, ports, Java and Spark, and say what to do."""
+    """Check settings, store, warehouses, clocks, credentials, the identity provider and ports, and say what to do.
+
+    Java and Spark are checked where PySpark is installed.
+    """
     try:
         settings = Settings.load(store=store)
     except InvalidSetting as error:

@@ -35,7 +35,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Delete nothing; list wh
 _DEFAULT: Final = (Class.RECORDS, Class.DROPPED, Class.ABANDONED, Class.RECEIPTS)
 _SHOWN: Final = 100
 
-gc_app = typer.Typer(help="Delete what nobody needs any more.", invoke_without_command=True)
+gc_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Delete what nobody needs any more.", invoke_without_command=True
+)
 
 
 @gc_app.callback()

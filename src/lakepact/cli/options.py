@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
+from lakepact.cli.app import JSON_ASKED_FOR
 from lakepact.cli.output import say
-from lakepact.client import Identifier, Lake, LoadedTable, Name, NotFound, Retry, Transaction, connect
-from lakepact.client.lake import URI_VARIABLE
-from lakepact.client.token import TOKEN_VARIABLE
+from lakepact.client import Identifier, Lake, LoadedTable, Name, NotFound, Retry, Transaction, Unavailable, connect
+from lakepact.client.lake import DEFAULT_URI, URI_VARIABLE
+from lakepact.client.token import TOKEN_VARIABLE, given_token, source_of
 from lakepact.errors import InvalidRequest, InvalidSetting
 from lakepact.kernel.identity import parse_transaction_id
 from lakepact.kernel.ports import CellStore
@@ -29,15 +32,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-JSON_ASKED_FOR = "lakepact.json"
-
 _RETRY: Final = Retry(attempts=5, deadline_s=20.0)
+"""Short, because a person waits at the terminal."""
+
+_CONNECT_S: Final = 10.0
 _TIME: Final = re.compile(r"(\d{1,9})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit has started this process: then the master is its business."""
-
-"""Somebody waits at the terminal."""
 
 
 def _remember(context: typer.Context, value: bool) -> bool:
@@ -101,9 +103,38 @@ def connected(uri: str | None, warehouse: str | None, token: str | None) -> Lake
             f"commands that work inside of one: namespaces, tables and delta"
         )
     try:
+        if token:
+            # A mistake in the command line is reported before the server is looked for.
+            source_of(given_token(token) or "")
+        _check_listening(uri or DEFAULT_URI)
         return connect(uri, warehouse, token, retry=_RETRY)
     except ValueError as error:
         raise InvalidSetting(str(error)) from None
+
+
+def _check_listening(uri: str) -> None:
+    """Fail at once if nothing listens there: at a terminal, waiting for a server that is not running helps nobody.
+
+    Other failures are left to the client, which retries them: a server that is starting or overloaded does listen.
+    """
+    target = urlsplit(uri)
+    if not target.hostname:
+        return
+    try:
+        port = target.port or (443 if target.scheme == "https" else 80)
+        socket.create_connection((target.hostname, port), timeout=_CONNECT_S).close()
+    except ConnectionRefusedError:
+        raise Unavailable(
+            f"cannot connect to {uri}: connection refused. Is the server running? Start one with `lakepact serve`, or "
+            f"name another with --uri or {URI_VARIABLE}"
+        ) from None
+    except socket.gaierror as error:
+        raise Unavailable(
+            f"cannot connect to {uri}: the host {target.hostname} is not known ({error.strerror}). Correct --uri or "
+            f"{URI_VARIABLE}"
+        ) from None
+    except OSError:
+        return
 
 
 def inside(lake: Lake, transaction_id: str | None) -> Lake | Transaction:

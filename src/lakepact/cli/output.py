@@ -59,12 +59,15 @@ EXIT_CODES: Final[Sequence[tuple[type[LakepactError], int]]] = (
 )
 """The first match counts. An error of no known kind says nothing about what happened, so it counts as unknown."""
 
+_NEW_TRANSACTION: Final = "Begin a new one"
+"""How the server and the client end a message about a transaction that has ended."""
+
 _PIPED_WIDTH: Final = 200
 _INVISIBLE: Final = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-"""Control characters and those that turn the direction of text: in a name they are there to deceive. The end of a line
-is our own, but for cells of a table."""
+"""Control characters and those that turn the direction of text: in a name they are there to deceive. Tabs and the ends
+of lines are shown as they are, except in the cells of a table."""
 
 
 def console() -> Console:
@@ -96,7 +99,7 @@ def print_json(document: Any) -> None:
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table. Without a terminal there is no width to fit into: every row is one line, and nothing is cut."""
-    rows = [[_visible(cell).replace("\n", "\\u000a") for cell in row] for row in rows]
+    rows = [[_visible(cell).replace("\n", "\\u000a").replace("\t", "\\u0009") for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _print_plain([columns, *rows] if any(columns) else rows)
         return
@@ -117,12 +120,15 @@ def _print_plain(lines: Sequence[Sequence[str]]) -> None:
 
 
 def report(error: LakepactError, *, as_json: bool) -> int:
-    """Print the error; the exit code it stands for."""
+    """Print the error, with advice as commands, and return its exit code."""
+    message = str(error)
+    if message.endswith(_NEW_TRANSACTION):
+        message += ": lakepact tx begin"
     if as_json:
-        document = {"error": {"type": error.type, "message": str(error)}}
+        document = {"error": {"type": error.type, "message": message}}
         typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), err=True)
     else:
-        say(f"error: {error.type}: {error}", err=True)
+        say(f"error: {error.type}: {message}", err=True)
     return exit_code(error)
 
 

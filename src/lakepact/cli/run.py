@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -54,7 +55,11 @@ def run(
     ] = None,
     from_scratch: Annotated[
         list[str] | None,
-        typer.Option("--from-scratch", metavar="TABLE", help="Forget what this table has read so far; repeatable."),
+        typer.Option(
+            "--from-scratch",
+            metavar="TABLE",
+            help="Forget what this table has read so far and replace its rows; repeatable.",
+        ),
     ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run-id", help="The run's id: the same one is committed once. Default: a new one.")
@@ -87,6 +92,7 @@ def run(
 
         import lakepact.spark as lp
         from lakepact.pipelines.runner import run as run_pipeline
+        from lakepact.spark.logs import log_file, log_to
     except ModuleNotFoundError as error:
         raise InvalidSetting(f"this needs {error.name}: {how_to_install('spark')}") from None
     say(f"run {run_id}", err=True)
@@ -101,9 +107,12 @@ def run(
         app_name=f"lakepact run {file.name}",
         **{"spark.ui.showConsoleProgress": "false", **settings},
     )
+    log = log_file(run_id)
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        with _failures(json), _shown() as on_event:
+        if own:
+            log_to(spark, log)
+        with _failures(json, log), _shown() as on_event:
             result = run_pipeline(
                 pipeline or load(file, params),
                 lp.connect(spark),
@@ -148,12 +157,16 @@ def _project(
 
 
 @contextmanager
-def _failures(as_json: bool) -> Iterator[None]:
-    """A run that was given up is told, and ends the command with 1."""
+def _failures(as_json: bool, log: Path | None = None) -> Iterator[None]:
+    """Report a run that failed, and end the command with 1. All of Java's and Python's stack goes to the log."""
     try:
         yield
     except RunFailed as error:
         report(error, as_json=as_json)
+        if log is not None and error.__cause__ is not None:
+            with log.open("a") as file:
+                file.writelines(traceback.format_exception(error))
+            say(f"The full log is {log}", err=True)
         raise typer.Exit(1) from None
 
 
@@ -186,7 +199,9 @@ def _shown() -> Iterator[Event]:
         tasks: dict[str, Any] = {}
 
         def on_event(stage: str, what: str, result: StageResult | None) -> None:
-            if what == "begun":
+            if what == "begun" and stage in tasks:
+                progress.reset(tasks[stage], description=stage)
+            elif what == "begun":
                 tasks[stage] = progress.add_task(stage, total=1)
             elif stage not in tasks:
                 # Of the run as a whole.
@@ -200,7 +215,9 @@ def _shown() -> Iterator[Event]:
 def _line(stage: str, what: str, result: StageResult | None) -> str:
     match what:
         case "again":
-            return f"{stage}: somebody else was faster; the run is done again"
+            return f"{stage}: somebody else was faster, or the server was away; the run is done again"
+        case "waits":
+            return f"{stage}: waits for an input of this run, and begins again"
         case "done" if result is not None and result.target is not None:
             return f"{stage}: staged, {result.figures.rows} rows"
         case _:

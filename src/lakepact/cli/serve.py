@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -12,6 +13,15 @@ from lakepact.server.auth.exposure import check_exposed
 from lakepact.server.run import bind, reserve, serve_all, url_of
 from lakepact.server.tls import Certificate
 from lakepact.settings import Settings, without_password
+
+_ICEBERG: Final = "org.apache.iceberg:iceberg-{}:1.12.0"
+_CLOUDS: Final = {
+    "s3": ("aws-bundle", "org.apache.iceberg.aws.s3.S3FileIO"),
+    "gs": ("gcp-bundle", "org.apache.iceberg.gcp.gcs.GCSFileIO"),
+    "az": ("azure-bundle", "org.apache.iceberg.azure.adlsv2.ADLSFileIO"),
+    "abfss": ("azure-bundle", "org.apache.iceberg.azure.adlsv2.ADLSFileIO"),
+}
+"""By the scheme of a warehouse: what Spark needs to read and write files there."""
 
 _RELATIVE: Final = "sqlite:///"
 """What an absolute path follows with a slash of its own."""
@@ -115,17 +125,35 @@ def _grpc_line(settings: Settings) -> str:
     return f"gRPC listens on {settings.host}:{settings.grpc_port}" + (", with TLS" if settings.tls_cert else "")
 
 
+def _spark_line(settings: Settings, url: str) -> str:
+    """A command that starts Spark SQL on the default warehouse, with all it needs."""
+    place = settings.places()[settings.default_warehouse]
+    cloud = _CLOUDS.get(urlsplit(place.url).scheme)
+    packages = [_ICEBERG.format("spark-runtime-4.1_2.13")]
+    confs = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "rest",
+        "spark.sql.catalog.lake.uri": url,
+        "spark.sql.catalog.lake.warehouse": settings.default_warehouse,
+        "spark.sql.defaultCatalog": "lake",
+    }
+    if cloud is not None:
+        bundle, file_io = cloud
+        packages.append(_ICEBERG.format(bundle))
+        confs["spark.sql.catalog.lake.io-impl"] = file_io
+    if place.credentials is not None:
+        confs["spark.sql.catalog.lake.header.X-Iceberg-Access-Delegation"] = "vended-credentials"
+    if settings.auth_modes:
+        confs["spark.sql.catalog.lake.token"] = '"$LAKEPACT_TOKEN"'
+    return f"spark-sql --packages {','.join(packages)}" + "".join(f" --conf {key}={confs[key]}" for key in confs)
+
+
 def announcement(settings: Settings, url: str) -> list[str]:
     """What is printed once the server answers: where it is, and one line to try for each engine."""
     name = settings.default_warehouse
     asks = bool(settings.auth_modes)
-    spark = (
-        "spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-        " --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog"
-        f" --conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={url}"
-        f" --conf spark.sql.catalog.lake.warehouse={name} --conf spark.sql.defaultCatalog=lake"
-        + (' --conf spark.sql.catalog.lake.token="$LAKEPACT_TOKEN"' if asks else "")
-    )
+    spark = _spark_line(settings, url)
     token = ", token='$LAKEPACT_TOKEN'" if asks else ""
     pyiceberg = (
         'python -c "from pyiceberg.catalog import load_catalog; '

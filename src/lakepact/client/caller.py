@@ -108,7 +108,7 @@ class Caller:
         """Something that changes nothing. Raises `Refused` or `Unavailable`."""
         answer, missed = self._repeat(lambda: self._once(method, path, query, body))
         if answer is None:
-            raise Unavailable(f"{method} {self._place(path)}: {missed.reason}. It was a read{missed.advice}")
+            raise Unavailable(f"{method} {self._place(path)}: {missed.reason}. Nothing was changed{missed.advice}")
         return answer
 
     def change(

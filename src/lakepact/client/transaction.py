@@ -266,8 +266,9 @@ class Transaction:
         )
         if info.ended:
             self._outcome = info.state
+            advice = "Begin a new one" if self._joined else "Use another key to do something else"
             raise TransactionClosed(
-                f"transaction {info.id} has ended before: it is {info.state}. Use another key to do something else",
+                f"transaction {info.id} has ended before: it is {info.state}. {advice}",
                 transaction_id=info.id,
                 state=info.state,
             )

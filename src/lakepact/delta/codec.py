@@ -220,16 +220,26 @@ def _info_line(info: CommitInfo) -> bytes:
     taken = sorted(set(info.more) & set(_INFO_FIELDS))
     if taken:
         raise BadAction(f"commitInfo: {taken[0]!r} has a place of its own and cannot be given once more")
-    first = {
+    first: JsonDict = {
         "inCommitTimestamp": info.timestamp_ms,
         "timestamp": info.timestamp_ms,
         "operation": info.operation,
-        "operationParameters": info.operation_parameters,
     }
     try:
+        first["operationParameters"] = {
+            name: _parameter(value) for name, value in sorted(info.operation_parameters.items())
+        }
         return _line("commitInfo", {**first, **{name: info.more[name] for name in sorted(info.more)}})
     except TypeError as error:
         raise BadAction(f"commitInfo: not JSON: {error}") from error
+
+
+def _parameter(value: object) -> str | None:
+    """A parameter of an operation as Delta's own writers spell it: a text, JSON for what is none.
+
+    Spark reads a map of texts; with anything else in it, `DESCRIBE HISTORY` of the table fails.
+    """
+    return value if value is None or isinstance(value, str) else orjson.dumps(value, option=_DUMP).decode()
 
 
 def _add_fields(add: Add) -> JsonDict:

@@ -56,9 +56,9 @@ def ordered_snapshot_log(log: list[JsonObject], *, known: int) -> list[JsonObjec
             continue
         if after["timestamp-ms"] < before["timestamp-ms"] - CLOCK_SKEW_MS:
             raise InvalidUpdate(
-                f"snapshot {after['snapshot-id']} is of {after['timestamp-ms']} ms, more than {CLOCK_SKEW_MS // 60_000} "
-                f"minutes before the snapshot that was current until now ({before['timestamp-ms']} ms); set the clock "
-                f"of the writer"
+                f"snapshot {after['snapshot-id']} is of {after['timestamp-ms']} ms, more than "
+                f"{CLOCK_SKEW_MS // 60_000} minutes before the snapshot that was current until now "
+                f"({before['timestamp-ms']} ms); set the clock of the writer"
             )
         if ordered is log:
             ordered = list(log)

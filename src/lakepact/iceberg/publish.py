@@ -1,7 +1,9 @@
 """The metadata with which a table that was changed step by step becomes visible: one version, one time.
 
 Readers that travel by timestamp look at the snapshot log. What happened between two steps was never to be seen, so the
-log gets one entry, and all tables of the transaction get the same time.
+log gets one entry, and all tables of the transaction get the same time. Their new snapshots get it, too: `committed_at`
+in the `snapshots` table is when a snapshot became visible, equal in all tables of a commit, and `TIMESTAMP AS OF` that
+value finds it. No other file of a table repeats the timestamp of a snapshot, so nothing has to be written again for it.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from lakepact.iceberg.metadata import current_snapshot_id
 
 
 def published(staged: JsonObject, *, base: JsonObject | None, base_location: str | None, now_ms: int) -> JsonObject:
-    """The staged metadata as the successor of its base (None: the table is new), as of this instant.
-
-    Snapshots keep their own timestamps; only when they became current is said anew.
-    """
+    """The staged metadata as the successor of its base (None: the table is new), as of this instant."""
     document = {**staged, "last-updated-ms": now_ms}
+    known = {snapshot["snapshot-id"] for snapshot in (base or {}).get("snapshots") or ()}
+    if "snapshots" in staged:
+        document["snapshots"] = [
+            snapshot if snapshot["snapshot-id"] in known else {**snapshot, "timestamp-ms": now_ms}
+            for snapshot in staged["snapshots"]
+        ]
     before = current_snapshot_id(base) if base is not None else None
     current = current_snapshot_id(staged)
     log: list[JsonObject] = list((base or {}).get("snapshot-log") or ())

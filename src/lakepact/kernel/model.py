@@ -194,6 +194,17 @@ class TransactionRecord:
     lease_ms: int | None = None
     """While it is being committed: when whoever is at it counts as gone, and anybody may carry on."""
 
+    sealed: bool = field(default=False, compare=False)
+    """On stores that say so in the record: an open transaction that takes no more changes, because its commit or its
+    prepare has begun. It did not get through, and may be sent again."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether it was aborted because its time was over."""
+        if self.state is not State.ABORTED or self.expires_ms is None or self.decided_ms is None:
+            return False
+        return self.decided_ms >= self.expires_ms
+
 
 @dataclass(frozen=True, slots=True)
 class CellPage:

@@ -348,8 +348,9 @@ class Coordinator:
     async def _decide(self, record: RecordVersion, held: Mapping[Key, CellVersion]) -> PrepareResult | None:
         if not self._hold:
             return await self._commit_record(record, held)
-        latest_ms = self._access.now_ms() + int(self._access.settings.prepared_s * 1000)
-        expires_ms = min(record.document.expires_ms or latest_ms, latest_ms)
+        now_ms, settings = self._access.now_ms(), self._access.settings
+        asked_ms = record.document.expires_ms or now_ms + int(settings.open_ttl_s * 1000)
+        expires_ms = min(asked_ms, now_ms + int(settings.prepared_s * 1000))
         prepared = await self._access.write_record(record, decide.prepared(record.document, expires_ms))
         return Prepared(record.document.id, expires_ms) if prepared is not None else None
 

@@ -32,9 +32,17 @@ from lakepact.pipelines.api import (
     table,
     temporary_view,
 )
-from lakepact.pipelines.context import param, read, read_new
+from lakepact.pipelines.context import declared_in, param, read, read_new
 from lakepact.pipelines.definition import Pipeline
-from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, PositionLost, RunFailed, StageFailed
+from lakepact.pipelines.errors import (
+    CheckFailed,
+    InvalidPipeline,
+    PositionLost,
+    RunFailed,
+    StageFailed,
+    StaleRead,
+    UndeclaredInput,
+)
 from lakepact.pipelines.expecting import (
     check,
     expect,
@@ -66,9 +74,12 @@ __all__ = [
     "RunResult",
     "StageFailed",
     "StageResult",
+    "StaleRead",
+    "UndeclaredInput",
     "append_flow",
     "check",
     "create_streaming_table",
+    "declared_in",
     "expect",
     "expect_all",
     "expect_all_or_drop",

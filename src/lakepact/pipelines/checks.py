@@ -1,11 +1,11 @@
-"""Expectations on the staged data, through the transaction. All conditions of a table are one pass over it."""
+"""Expectations on the staged data, through the transaction. All checks of a table that count rows are one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakepact.pipelines.errors import InvalidPipeline
@@ -26,6 +26,9 @@ from lakepact.pipelines.sqltables import quoted
 _MOST_LETTERS: Final = 500
 """Of a row that is shown."""
 
+Counted: TypeAlias = Condition | Unique | Rows
+"""Checks that an aggregation over the table decides."""
+
 FrameOf: TypeAlias = Callable[[Over], DataFrame]
 """The staged table, or what the run has added to it."""
 
@@ -38,26 +41,33 @@ def evaluate(
 ) -> tuple[CheckResult, ...]:
     """The results in the order of the checks. Rows that are left out are counted where that is done: see `dropped`."""
     found: dict[int, CheckResult] = {}
-    conditions = [check for check in checks if isinstance(check, Condition) and check.severity != "drop"]
-    for over in ("added", "table"):
-        same = [check for check in conditions if check.over == over]
-        if same:
-            results = _conditions(same, table, frame_of(over))
-            found |= {id(check): result for check, result in zip(same, results, strict=True)}
+    counted = [
+        check
+        for check in checks
+        if isinstance(check, Unique | Rows) or (isinstance(check, Condition) and check.severity != "drop")
+    ]
+    for same, frame in _passes(counted, frame_of):
+        results = _in_one_pass(same, table, frame)
+        found |= {id(check): result for check, result in zip(same, results, strict=True)}
     for check in checks:
         match check:
-            case Unique():
-                found[id(check)] = _unique(check, table, frame_of(check.over))
             case References():
                 found[id(check)] = _references(check, table, frame_of(check.over), read(check.table))
-            case Rows():
-                rows = frame_of(check.over).count()
-                found[id(check)] = verdict(check, table, rows=rows, violations=check.off_by(rows))
             case Function():
                 found[id(check)] = _function(check, table, frame_of(check.over), read, bind)
-            case Condition():
+            case Condition() | Unique() | Rows():
                 pass
     return tuple(found[id(check)] for check in checks if id(check) in found)
+
+
+def _passes(checks: Sequence[Counted], frame_of: FrameOf) -> list[tuple[list[Counted], DataFrame]]:
+    """The checks, with the frame they look at: one pass where what was added is all of the table."""
+    overs: tuple[Over, ...] = ("added", "table")
+    by_over = {over: [check for check in checks if check.over == over] for over in overs}
+    frames = {over: frame_of(over) for over, same in by_over.items() if same}
+    if len(frames) == len(overs) and frames["added"].sameSemantics(frames["table"]):
+        return [(list(checks), frames["table"])]
+    return [(by_over[over], frame) for over, frame in frames.items()]
 
 
 def dropped(checks: Iterable[Check], table: str, frame: DataFrame) -> tuple[DataFrame, tuple[CheckResult, ...]]:
@@ -68,42 +78,49 @@ def dropped(checks: Iterable[Check], table: str, frame: DataFrame) -> tuple[Data
     dropping = [check for check in checks if isinstance(check, Condition) and check.severity == "drop"]
     if not dropping:
         return frame, ()
-    results = _conditions(dropping, table, frame)
+    results = _in_one_pass(dropping, table, frame)
     return frame.where(" AND ".join(f"NOT ({check.violated})" for check in dropping)), results
 
 
-def _conditions(checks: Sequence[Condition], table: str, frame: DataFrame) -> tuple[CheckResult, ...]:
-    counted = [F.expr(check.counted).alias(f"c{number}") for number, check in enumerate(checks)]
-    [row] = frame.agg(F.count(F.lit(1)).alias("rows"), *counted).collect()
-    return tuple(
-        verdict(
-            check,
-            table,
-            rows=row["rows"],
-            violations=row[f"c{number}"],
-            sample=_sample(frame.where(check.violated)) if row[f"c{number}"] else (),
-        )
-        for number, check in enumerate(checks)
-    )
+def _in_one_pass(checks: Sequence[Counted], table: str, frame: DataFrame) -> tuple[CheckResult, ...]:
+    """The results of these checks by one aggregation. Rows are looked for only where something is wrong."""
+    figures = [_violations(check).alias(f"c{number}") for number, check in enumerate(checks)]
+    [row] = frame.agg(F.count(F.lit(1)).alias("rows"), *figures).collect()
+    results = []
+    for number, check in enumerate(checks):
+        violations = check.off_by(row["rows"]) if isinstance(check, Rows) else row[f"c{number}"]
+        sample = _violating(check, frame) if violations else ()
+        results.append(verdict(check, table, rows=row["rows"], violations=violations, sample=sample))
+    return tuple(results)
 
 
-def _unique(check: Unique, table: str, frame: DataFrame) -> CheckResult:
-    keys = [F.expr(quoted(column)).alias(f"k{number}") for number, column in enumerate(check.columns)]
-    # Nulls are no values, but rows all the same.
-    counted = frame.select(*keys, F.expr(check.has_values).alias("has_values")).groupBy(
-        *(f"k{number}" for number in range(len(keys))), "has_values"
-    )
-    groups = counted.agg(F.count(F.lit(1)).alias("times"))
-    repeated = groups.where("has_values AND times > 1")
-    [row] = groups.agg(
-        F.coalesce(F.sum("times"), F.lit(0)).alias("rows"),
-        F.coalesce(F.sum(F.expr("IF(has_values, times - 1, 0)")), F.lit(0)).alias("violations"),
-    ).collect()
-    shown = repeated.select(
-        *(F.col(f"k{number}").alias(column) for number, column in enumerate(check.columns)), F.col("times")
-    )
-    sample = _sample(shown) if row["violations"] else ()
-    return verdict(check, table, rows=row["rows"], violations=row["violations"], sample=sample)
+def _violations(check: Counted) -> Column:
+    """How many rows violate it, as an aggregate."""
+    match check:
+        case Condition():
+            return F.expr(check.counted)
+        case Unique():
+            columns = ", ".join(map(quoted, check.columns))
+            key = columns if len(check.columns) == 1 else f"struct({columns})"
+            # All rows with values but the first of each.
+            return F.expr(f"count_if({check.has_values}) - count(DISTINCT CASE WHEN {check.has_values} THEN {key} END)")
+        case Rows():
+            return F.lit(None)
+
+
+def _violating(check: Counted, frame: DataFrame) -> tuple[str, ...]:
+    """Some of the rows that violate it."""
+    match check:
+        case Condition():
+            return _sample(frame.where(check.violated))
+        case Unique():
+            # Under names of our own: a column may be called `times`.
+            keys = [F.expr(quoted(column)).alias(f"k{number}") for number, column in enumerate(check.columns)]
+            groups = frame.where(check.has_values).groupBy(*keys).agg(F.count(F.lit(1)).alias("times"))
+            named = (F.col(f"k{number}").alias(column) for number, column in enumerate(check.columns))
+            return _sample(groups.where("times > 1").select(*named, F.col("times")))
+        case Rows():
+            return ()
 
 
 def _references(check: References, table: str, frame: DataFrame, other: DataFrame) -> CheckResult:

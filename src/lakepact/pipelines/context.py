@@ -5,9 +5,11 @@ Declarations and stages are plain functions that know nothing of a run. They fin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from lakepact.pipelines.errors import InvalidPipeline
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MISSING: Final = object()
+_OF_MODULE: Final = "__lakepact_pipeline__"
 
 
 class Reader(Protocol):
@@ -79,12 +82,46 @@ def running(reader: Reader, parameters: Mapping[str, str]) -> Iterator[None]:
 
 
 def current_pipeline() -> Pipeline:
-    found = _pipeline.get()
+    """The pipeline that is being declared.
+
+    A file that a test imports like any other module declares a pipeline of its own: `declared_in(module)`. At a prompt
+    and in a program's main file nobody would find it, so there it is an error.
+    """
+    found = _pipeline.get() or _pipeline_of_import()
     if found is None:
         raise InvalidPipeline(
             "no pipeline is being declared. Run the file with `lakepact run`, or declare inside "
             "`with dp.Pipeline('name') as pipeline:`"
         )
+    return found
+
+
+def declared_in(module: ModuleType) -> Pipeline:
+    """The pipeline that an imported module declares."""
+    found = module.__dict__.get(_OF_MODULE)
+    if found is None:
+        raise InvalidPipeline(f"module {module.__name__} declares nothing: it has no @dp.table and the like")
+    pipeline: Pipeline = found
+    return pipeline
+
+
+def _pipeline_of_import() -> Pipeline | None:
+    """The pipeline of the module that is being imported, if it is one that makes declarations."""
+    from lakepact.pipelines.definition import Pipeline
+
+    package = __name__.rpartition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(package):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    module, name = frame.f_globals, str(frame.f_globals.get("__name__", "__main__"))
+    spec = module.get("__spec__")
+    if name == "__main__" or spec is None or not getattr(spec, "_initializing", False):
+        return None
+    if _OF_MODULE not in module:
+        module[_OF_MODULE] = Pipeline(name.rpartition(".")[2])
+    found: Pipeline = module[_OF_MODULE]
     return found
 
 

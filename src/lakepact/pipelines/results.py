@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -156,17 +156,30 @@ def quality(checks: Iterable[CheckResult]) -> str:
 
 
 def source_of(
-    pipeline: str, run_id: str, checks: tuple[CheckResult, ...], inputs: tuple[Input, ...], stages: tuple[str, ...]
+    pipeline: str,
+    run_id: str,
+    checks: tuple[CheckResult, ...],
+    inputs: tuple[Input, ...] | None,
+    stages: tuple[str, ...],
+    views: Mapping[str, Collection[str]] | None = None,
 ) -> Mapping[str, Any]:
-    """Who commits, for the receipts. The server gives each table the inputs and checks that are its own."""
+    """Who commits, for the receipts. The server gives each table the inputs and checks that are its own.
+
+    `inputs`: None if what was read was not observed. `views`: the tables that are made of each view of the run; checks
+    of a view are theirs.
+    """
+    used_by = {view: sorted(tables) for view, tables in (views or {}).items()}
     return {
         "kind": "pipeline",
         "pipeline": pipeline,
         "run-id": run_id,
         "stages": list(stages),
         "quality": quality(checks),
-        "checks": [check.to_json() for check in _bounded(checks)],
-        "inputs": [one.to_json() for one in inputs],
+        "checks": [
+            {**check.to_json(), **({"used-by": used_by[check.table]} if check.table in used_by else {})}
+            for check in _bounded(checks)
+        ],
+        **({} if inputs is None else {"inputs": [one.to_json() for one in inputs]}),
     }
 
 

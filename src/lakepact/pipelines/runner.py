@@ -4,8 +4,9 @@
       ╰──────────────╰──────────────────╰────────────────────────╰── aborted: nothing was ever visible
 
 Stages run side by side as soon as what they read is staged. When somebody else was faster the whole run is done again
-in a fresh transaction, as often as the pipeline says. Whether a run id was committed before is read and written inside
-the transaction, so it is committed once, whoever repeats it and when.
+in a fresh transaction, as often as the pipeline says. When the server does not answer, the run waits for it for up to a
+minute: a stage that has not begun to write is called again, otherwise the whole run is done again. Whether a run id was
+committed before is read and written inside the transaction, so it is committed once, whoever repeats it and when.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from typing import Final, Literal, TypeAlias
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from lakepact.client import Conflict
+from lakepact.client import Conflict, Unavailable, Unknown
 from lakepact.client.machine import Retry, ThisMachine, new_id
+from lakepact.errors import LakepactError
 from lakepact.pipelines.activity import by_thread
 from lakepact.pipelines.definition import Pipeline
-from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, UndeclaredInput
+from lakepact.pipelines.errors import CheckFailed, InvalidPipeline, RunFailed, UndeclaredInput
 from lakepact.pipelines.graph import Graph
 from lakepact.pipelines.lineage import inputs_of
 from lakepact.pipelines.loading import load
@@ -37,6 +39,7 @@ from lakepact.pipelines.results import CheckResult, RunResult, StageResult, Stat
 from lakepact.pipelines.sqltables import quoted
 from lakepact.pipelines.stage import Work, cross_checks, perform, use
 from lakepact.spark import SparkLake, SparkTransaction, connect
+from lakepact.spark.errors import is_outage, root_message
 
 Event: TypeAlias = Callable[
     [str, Literal["begun", "waits", "done", "failed", "again", "committing"], StageResult | None], None
@@ -46,6 +49,11 @@ if it was found to read a table of the run that is not complete; it begins again
 
 _log = logging.getLogger(__name__)
 
+_OUTAGE_S: Final = 60.0
+"""For so long a run waits for a server that does not answer."""
+
+_MOST_OUTAGES: Final = 5
+_PAUSE_S: Final = 0.5
 _RUN_ID: Final = re.compile(r"[\x21-\x7e]{1,100}")
 
 
@@ -101,26 +109,51 @@ class Runner:
         self._on_event = on_event
         self._document = runs_document(pipeline.name)
         self._left_out = pipeline.graph().left_out_of(graph)
+        self._outages = 0
 
     def run(self) -> RunResult:
         began, pipeline = time.perf_counter(), self._pipeline
         self._graph = _with_session_views(self._graph, self._lake, pipeline.namespace)
         retry = Retry(pipeline.attempts, first_pause_s=0.1)
-        for attempt in range(1, pipeline.attempts + 1):
-            # The cheap way to find out. What makes it certain is the same question inside the transaction.
-            known = self._lake.plain.state.get(self._document)
-            if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
-                return self._already(earlier, began, attempt)
+        attempt = 1
+        while True:
             try:
+                # The cheap way to find out. What makes it certain is the same question inside the transaction.
+                known = self._lake.plain.state.get(self._document)
+                if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
+                    return self._already(earlier, began, attempt)
                 with by_thread():
                     result = self._reported(began, attempt)
                 return replace(result, seconds=time.perf_counter() - began, attempts=attempt)
             except Conflict:
                 if attempt == pipeline.attempts:
                     raise
-                self._on_event(pipeline.name, "again", None)
-                time.sleep(retry.pause_s(attempt, random.random()))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            except Exception as error:
+                # Nothing of it is committed, or it is under this run id, which the next attempt finds.
+                if not self._is_over(error):
+                    if isinstance(error, LakepactError):
+                        raise
+                    raise RunFailed(
+                        f"the run failed, and nothing of it was published: {root_message(error)}"
+                    ) from error
+            self._on_event(pipeline.name, "again", None)
+            time.sleep(retry.pause_s(attempt, random.random()))
+            attempt += 1
+
+    def _is_over(self, error: BaseException) -> bool:
+        """Whether this is an outage of the server, and it answers again within a minute."""
+        if not is_outage(error) or self._outages >= _MOST_OUTAGES:
+            return False
+        self._outages += 1
+        until = time.monotonic() + _OUTAGE_S
+        while True:
+            try:
+                self._lake.plain.state.get(self._document)
+                return True
+            except (Unavailable, Unknown):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_PAUSE_S)
 
     def _reported(self, began: float, attempt: int) -> RunResult:
         """One attempt, and what it tells the server of itself, however it ends."""
@@ -176,7 +209,9 @@ class Runner:
             after = work.progress.after(wish.run_id, tx.id, work.positions)
             tx.state.put(self._document, after.to_json(), revision=document.revision)
             self._on_event(pipeline.name, "committing", None)
-            tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(self._graph.steps)))
+            graph = work.graph
+            views = {name: graph.made_of(name) for name, step in graph.steps.items() if step.dataset.is_view}
+            tx.commit(source_of(pipeline.name, wish.run_id, checks, inputs, tuple(graph.steps), views))
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
 
     def _forgotten(self, progress: Progress) -> set[str]:
@@ -242,6 +277,11 @@ class Runner:
                             # Nothing of it is written yet: it is called again once that input is complete.
                             work.graph = report.graph = work.graph.with_input(found.stage, found.name)
                             _log.warning("%s. It is called again once %s is complete", found, found.name)
+                        except (Unavailable, Unknown) as error:
+                            # What has not begun to write is called again in the same transaction, all else in another.
+                            if name in work.writing or not self._is_over(error):
+                                raise
+                            _log.warning("stage %s is called again after an outage: %s", name, error)
             except BaseException:
                 # Whoever is still at it works for nothing. Waiting for the threads is left to the block's end.
                 for future in under_way:
@@ -256,7 +296,7 @@ class Runner:
         self._on_event(name, "begun", None)
         try:
             result = perform(work, work.graph.steps[name])
-        except UndeclaredInput:
+        except (UndeclaredInput, Unavailable, Unknown):
             report.stage_waits(name)
             self._on_event(name, "waits", None)
             raise

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakepact.client import Unavailable
 from lakepact.errors import LakepactError
 from lakepact.pipelines.activity import activate
 from lakepact.pipelines.binding import bound
@@ -30,7 +31,7 @@ from lakepact.pipelines.tables import DeltaState, TableState, added_since, betwe
 from lakepact.pipelines.writing import write
 from lakepact.spark import SparkTransaction
 from lakepact.spark.delta_files import read_files
-from lakepact.spark.errors import conflict_in
+from lakepact.spark.errors import conflict_in, is_outage, root_message
 from lakepact.spark.settings import PREFIX
 from lakepact.spark.statements import Statements
 
@@ -68,6 +69,9 @@ class Work:
     files: dict[str, set[frozenset[str]]] = field(default_factory=dict)
     """The files that each stage has read by their location: those of Delta tables, and others."""
 
+    writing: set[str] = field(default_factory=set)
+    """Stages that have begun to write: they cannot be called again in this transaction."""
+
     views: Iterator[int] = field(default_factory=lambda: count(1))
     """Numbers for the names of what a query reads by name and Spark does not know."""
 
@@ -77,6 +81,10 @@ class Work:
         """Forget what an earlier call of this stage has read."""
         with self.lock:
             self.reads[stage], self.files[stage] = set(), set()
+
+    def writes(self, stage: str) -> None:
+        with self.lock:
+            self.writing.add(stage)
 
     def record(self, stage: str, *reads: TableRead) -> None:
         with self.lock:
@@ -293,7 +301,9 @@ def perform(work: Work, step: Step) -> StageResult:
         conflict = conflict_in(error)
         if conflict is not None:
             raise conflict from error
-        raise StageFailed(step.name, _reason(error) + _hint(work, step, error)) from error
+        if is_outage(error):
+            raise Unavailable(f"stage {step.name}: the server did not answer: {root_message(error)}") from error
+        raise StageFailed(step.name, root_message(error) + _hint(work, step, error)) from error
 
 
 def _view(work: Work, step: Step, began: float) -> StageResult:
@@ -315,6 +325,7 @@ def _table(work: Work, step: Step, began: float) -> StageResult:
     activate(statements.spark)
     before = work.table(step.name)
     if step.name in work.from_scratch and before is not None and step.reads_itself:
+        work.writes(step.name)
         # It reads itself as a table without rows. `write` replaces the rows of all others.
         statements.delete(step.name, "true")
     # All queries before the first write: a query may find that it has to wait for another table of this run.
@@ -324,6 +335,7 @@ def _table(work: Work, step: Step, began: float) -> StageResult:
         kept, results = dropped(step.dataset.checks, step.name, frame)
         _raise_failed(results)
         left_out += results
+        work.writes(step.name)
         write(
             statements,
             step,
@@ -407,7 +419,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
             made = bound(flow.function, work.outside, statements.spark)(**given)
         if isinstance(made, str):
             args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
-            made = statements.sql(_with_delta_views(work, statements, step, made), args)
+            made = statements.query(_with_delta_views(work, statements, step, made), args)
     if not isinstance(made, DataFrame):
         raise InvalidPipeline(
             f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"
@@ -486,9 +498,3 @@ def _hint(work: Work, step: Step, error: Exception) -> str:
         f"\n{', '.join(delta)} is a Delta table, which spark.table and spark.sql do not know: read it with "
         f"dp.read({delta[0]!r}), as a parameter, or return the query as text"
     )
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).strip()
-    # Spark's errors go on with the plan and Java's stack; the first lines say what is wrong.
-    return f"{type(error).__name__}: " + "\n".join(text.splitlines()[:6])

@@ -7,6 +7,9 @@ metrics.py     what is counted, with closed label sets
 health.py      /livez, /readyz, /health, /metrics
 openapi/       /openapi.json, /docs: what is served, in words
 logs.py        how log lines look
+log_writer.py  writes them from a thread, so that logging never blocks
+watchdog.py    ends a process whose event loop is stuck
+connections.py how many connections a process may have
 app.py         the only place that wires all of it together
 run.py         sockets, signals, uvicorn
 worker.py      one of several processes behind one socket

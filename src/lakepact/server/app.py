@@ -58,7 +58,7 @@ from lakepact.upkeep.lease import Lease
 from lakepact.upkeep.projection_lag import projection_lag_job
 from lakepact.upkeep.receipt_jobs import ReceiptSettings, receipt_jobs
 from lakepact.upkeep.receipts import Receipts
-from lakepact.upkeep.restore import check_complete
+from lakepact.upkeep.restore import Restored, check_complete
 from lakepact.upkeep.runner import LEASE_INTERVALS, Job, Runner, count_job, row_jobs, store_jobs
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Opened:
 
     settings: Settings
     store: CellStore
+    restored: Restored
     warehouses: Mapping[str, BlobStore]
     """By name; their URLs are in `settings.places()`."""
 
@@ -148,6 +149,7 @@ async def build(settings: Settings, *, admit: Admit | None = None, admit_call: A
             metrics=opened.metrics,
             draining=draining,
             open_metrics=settings.open_metrics,
+            operators=settings.warehouse_account,
         )
         catalogs, watch = _catalogs(opened)
         await tell_of_astray(opened.store, [catalog.warehouse for catalog in catalogs.values()])
@@ -274,11 +276,14 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         max_updates=settings.max_updates,
         max_page=settings.max_page,
         deadline_s=settings.request_deadline_s,
+        held_wait_s=settings.held_wait_s,
         cache_bytes=settings.metadata_cache_bytes,
         max_metadata_bytes=settings.max_metadata_bytes,
         multi_table=settings.multi_table_transactions,
         drop_retention_s=settings.drop_retention_s,
         longest_transaction_s=settings.max_ttl_s,
+        generation=opened.restored.generation,
+        restored_ms=opened.restored.ended_ms,
     )
     catalogs = {
         name: Catalog(
@@ -315,6 +320,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
             CollectorSettings(settings.drop_retention_s, settings.abandoned_retention_s),
             interval_s=settings.gc_interval_s,
             expire=settings.expire_snapshots,
+            on_left=metrics.gc_left,
         )
     if settings.receipts:
         watch.receipts = Receipts(
@@ -482,6 +488,7 @@ def _memory(url: str) -> bool:
 async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     clock, rng, tasks, metrics = TrustedClock(SystemClock()), SystemRng(), AsyncioTasks(), Metrics()
     logs.count_dropped(metrics.log_lines_dropped)
+    metrics.warehouses_are(settings.places())
     tracing = open_tracing(os.environ)
     if tracing is not None:
         # In a thread: what waits is sent, and that may take a moment.
@@ -499,7 +506,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     await evidence.read()
     if tracing is not None:
         store = tracing.port(store, "store")
-    await check_complete(store)
+    restored = await check_complete(store)
     warehouses: dict[str, BlobStore] = {}
     for name, place in settings.places().items():
         blobs = await open_blobs(place.url, place.options)
@@ -508,7 +515,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     stack.push_async_callback(_drain, tasks)
     process = f"{socket.gethostname()}-{os.getpid()}-{rng.bits(32):08x}"
     return Opened(
-        settings, store, warehouses, metrics, clock, evidence, rng, tasks, process, tracing, store_jobs(store)
+        settings, store, restored, warehouses, metrics, clock, evidence, rng, tasks, process, tracing, store_jobs(store)
     )
 
 

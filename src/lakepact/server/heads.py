@@ -8,10 +8,13 @@ on which nothing comes is closed. What is refused is answered with 431 or 408, a
 from __future__ import annotations
 
 import asyncio
+import sys
+from http import HTTPStatus
 from typing import ClassVar, Final
 
 import structlog
 
+from lakepact.server.connections import Connections
 from lakepact.server.http import Response, error_response
 from lakepact.server.whole_answers import WholeAnswers
 
@@ -31,6 +34,7 @@ class HeadsWithinBounds(WholeAnswers):
     max_bytes: ClassVar[int]
     within_s: ClassVar[float]
     idle_s: ClassVar[float]
+    open_connections: ClassVar[Connections]
 
     # --- of a connection ---
 
@@ -42,11 +46,19 @@ class HeadsWithinBounds(WholeAnswers):
         self._is_new = True
         self._timer: asyncio.TimerHandle | None = None
         super().connection_made(transport)
-        self._allow(self.idle_s)
+        if self.open_connections.opened(self):
+            self._allow(self.idle_s)
+        else:
+            text = "this server has as many connections as it may have, and all are busy; try again"
+            self._send_and_close(error_response(503, "ServiceUnavailableException", text))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self.open_connections.closed(self)
         super().connection_lost(exc)
+
+    def close_idle(self) -> None:
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._began_now = False
@@ -83,7 +95,13 @@ class HeadsWithinBounds(WholeAnswers):
     def on_message_begin(self) -> None:
         self._in_head = self._began_now = True
         self._bytes = 0
+        self.open_connections.busy(self)
         super().on_message_begin()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._in_head and not self.pipeline and not self.transport.is_closing():
+            self.open_connections.idle(self)
 
     def on_headers_complete(self) -> None:
         size = len(self.url)
@@ -120,7 +138,10 @@ class HeadsWithinBounds(WholeAnswers):
 
     def _refuse(self, response: Response) -> None:
         _log.warning("a head was refused", status=response.status, address=self.client[0] if self.client else None)
-        reason = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}[response.status]
+        self._send_and_close(response)
+
+    def _send_and_close(self, response: Response) -> None:
+        reason = HTTPStatus(response.status).phrase.encode()
         head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (response.status, reason, len(response.body)) + response.body)
         self.transport.close()
@@ -137,11 +158,14 @@ class HeadsWithinBounds(WholeAnswers):
             self._timer = None
 
 
-def heads_within(max_bytes: int, seconds: float, *, idle_s: float) -> type[WholeAnswers]:
-    """The protocol with these bounds: for a head from its first byte, and for a connection without any."""
+def heads_within(
+    max_bytes: int, seconds: float, *, idle_s: float, connections: Connections | None = None
+) -> type[WholeAnswers]:
+    """The protocol with these bounds: for a head from its first byte, and for a connection that has sent nothing."""
 
     class BoundedHeads(HeadsWithinBounds):
         pass
 
     BoundedHeads.max_bytes, BoundedHeads.within_s, BoundedHeads.idle_s = max_bytes, seconds, idle_s
+    BoundedHeads.open_connections = connections or Connections(sys.maxsize)
     return BoundedHeads

@@ -4,7 +4,8 @@
     /readyz   200 if the store answers a small read within two seconds, else 503 with the reason: send no traffic
     /health   the same as a document, with version and kind of store, and the warehouses where nobody is asked for a
               name; always 200
-    /metrics  for Prometheus
+    /metrics  for Prometheus: without a token with `open_metrics`, else for administrators of the account that owns the
+              default warehouse, since the figures are those of all accounts
 
 They say nothing secret: no URL, no path, no text of an error from below.
 """
@@ -24,6 +25,7 @@ from lakepact import __version__
 from lakepact.errors import LakepactError
 from lakepact.kernel.keys import key_of
 from lakepact.kernel.ports import CellStore
+from lakepact.server.auth.errors import NotAllowed
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.metrics import CONTENT_TYPE, Metrics
 from lakepact.server.routing import Route
@@ -57,7 +59,10 @@ class Health:
         draining: Draining,
         read_within_s: float = READ_WITHIN_S,
         open_metrics: bool = True,
+        operators: str = "default",
     ) -> None:
+        """`operators` is the account whose administrators may read `/metrics`."""
+        self._operators = operators
         self._store = store
         self._store_kind = store_kind
         self._warehouses = list(warehouses)
@@ -106,6 +111,14 @@ class Health:
         return json_response(document if reason is None else {**document, "reason": reason})
 
     async def _scrape(self, request: Request) -> Response:
+        who = request.principal
+        # Without authentication everybody is an administrator without a name.
+        operator = who.admin and (who.name is None or who.account == self._operators)
+        if not self._open_metrics and not operator:
+            raise NotAllowed(
+                f"/metrics shows figures of all accounts: it needs a token of an administrator of the account "
+                f"{self._operators!r}, or the setting open_metrics"
+            )
         began_s = time.perf_counter()
         away = await self.unready() if not self._draining.asked else None
         self._metrics.store_read(time.perf_counter() - began_s if away is None else math.inf)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import sys
 import threading
 import time
@@ -77,22 +76,6 @@ def count_dropped(count: Callable[[int], None]) -> None:
     """Have `count` called with the number of lines whenever lines are dropped."""
     if _writer is not None:
         _writer.on_dropped(count)
-
-
-def open_standard_streams() -> None:
-    """Open /dev/null for each standard stream that the process was started without (as by `2>&-`).
-
-    Otherwise the next file or socket that is opened gets the free descriptor, and whatever a library prints goes there.
-    """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free descriptor is this one. Workers inherit it.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 class _QueuedStream(io.TextIOBase):

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from prometheus_client import (
@@ -26,23 +28,31 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from lakepact import __version__
+from lakepact.server.process_metrics import ProcessMetrics, live_workers, own_process
 from lakepact.server.request_counts import CountedHere, CountedInFiles, RequestCounts
+from lakepact.stores import pools
 
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
 UNMATCHED: Final = "unmatched"
 """The operation of a request that no route wanted."""
 
-_MILLISECONDS: Final = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _MANY: Final = (("2-5", 5), ("6-10", 10), ("11-100", 100), ("more", math.inf))
 """Numbers of tables as values of a label, and the largest number of each."""
 
-_LAGS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000, 30_000, 60_000, 300_000)
+_LAGS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30, 60, 300)
 _ENGINES: Final = ("delta_log", "duckdb")
 _UNRECOGNISED: Final = ("missing", "wrong", "expired", "limited")
 _KINDS_OF_FAILURE: Final = ("error", "conflict", "dead")
 _RECONCILED: Final = ("written", "late", "damaged", "unreadable", "failed")
 UNFINISHED: Final = ("open", "prepared")
+_POOL_FIGURES: Final = {
+    "size": "Connections or threads that a pool has, by pool.",
+    "busy": "Connections or threads of a pool that are in use, by pool.",
+    "waiting": "Jobs that wait for a thread of a pool, by pool. Not known for connections to PostgreSQL.",
+}
 _TABLES: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -74,10 +84,10 @@ class Metrics:
             registry=self.registry,
         )
         together = Histogram(
-            "multi_table_transaction_duration_ms",
+            "multi_table_transaction_duration_seconds",
             "How long commits of several tables took, from their beginning to their answer, by number of tables.",
             ["tables"],
-            buckets=_MILLISECONDS,
+            buckets=_SECONDS,
             registry=self.registry,
         )
         self._together = [(most, together.labels(name)) for name, most in _MANY]
@@ -138,6 +148,14 @@ class Metrics:
             multiprocess_mode="livemin",
             registry=self.registry,
         )
+        self._gc_left = Gauge(
+            "lakepact_gc_left",
+            "Tables and files that the last pass of gc could not judge and left as they are, by warehouse; the log "
+            "says which and why. 0 where another server does upkeep.",
+            ["warehouse"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
         unfinished = Gauge(
             "lakepact_unfinished_transactions",
             "Transactions that are open or prepared, up to 1,000 of each, as upkeep counted them last. 0 where another "
@@ -175,7 +193,7 @@ class Metrics:
             registry=self.registry,
         )
         lags = Histogram(
-            "multi_table_mirror_lag_ms",
+            "multi_table_mirror_lag_seconds",
             "How long after its commit a version could be read in a mirror, by engine.",
             ["engine"],
             buckets=_LAGS,
@@ -208,6 +226,32 @@ class Metrics:
             "Entries of the audit trail given up because the warehouse did not take them for too long.",
             registry=self.registry,
         )
+        build = Gauge(
+            "lakepact_build_info",
+            "1, with the version of Lakepact and of Python as labels.",
+            ["version", "python"],
+            multiprocess_mode="livemax",
+            registry=self.registry,
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+        self._pools = {
+            name: Gauge(f"lakepact_pool_{name}", meaning, ["pool"], multiprocess_mode="livesum", registry=self.registry)
+            for name, meaning in _POOL_FIGURES.items()
+        }
+        self.pools()
+        if not _are_several():
+            self.registry.register(ProcessMetrics(own_process))
+        self._connections = Gauge(
+            "lakepact_connections",
+            "HTTP connections that are open now.",
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+        self._connections_limited = Counter(
+            "lakepact_connections_limited",
+            "Times that a new connection was one too many: the longest idle one was closed, or the new one refused.",
+            registry=self.registry,
+        )
         self._event_loop_pause = Gauge(
             "lakepact_event_loop_longest_pause_seconds",
             "The longest time in the last one to two minutes for which the event loop of a process did not run.",
@@ -235,7 +279,7 @@ class Metrics:
         self._unknown.inc()
 
     def commit_of_many(self, tables: int, milliseconds: float) -> None:
-        next(histogram for most, histogram in self._together if tables <= most).observe(milliseconds)
+        next(histogram for most, histogram in self._together if tables <= most).observe(milliseconds / 1_000)
 
     def commit_conflicted(self) -> None:
         self._conflicts.inc()
@@ -244,7 +288,7 @@ class Metrics:
         self._unrecognised[reason].inc()
 
     def mirror_lagged(self, engine: str, milliseconds: float) -> None:
-        self._lags[engine].observe(milliseconds)
+        self._lags[engine].observe(milliseconds / 1_000)
 
     def mirror_failed(self, engine: str, kind: str) -> None:
         self._mirror_failures[engine, kind].inc()
@@ -277,6 +321,14 @@ class Metrics:
     def certificate_ends(self, at_s: float) -> None:
         self._certificate_ends_at.set(at_s)
 
+    def warehouses_are(self, warehouses: Iterable[str]) -> None:
+        """Show the figures of these warehouses from the start. There will be no others."""
+        for warehouse in warehouses:
+            self.gc_left(warehouse, 0)
+
+    def gc_left(self, warehouse: str, count: int) -> None:
+        self._gc_left.labels(warehouse).set(count)
+
     def clock_judged(self, difference_ms: int, *, confirmed: bool) -> None:
         self._clock_difference.set(difference_ms / 1000)
         self._clock_confirmed.set(1 if confirmed else 0)
@@ -307,6 +359,18 @@ class Metrics:
     def audit_lost(self) -> None:
         self._audit_lost.inc()
 
+    def pools(self) -> None:
+        """Take note of how much of each pool is in use now."""
+        for pool, usage in pools.usages().items():
+            for name, gauge in self._pools.items():
+                gauge.labels(pool).set(getattr(usage, name))
+
+    def connections(self, count: int) -> None:
+        self._connections.set(count)
+
+    def connection_limited(self) -> None:
+        self._connections_limited.inc()
+
     def event_loop_paused(self, longest_s: float) -> None:
         self._event_loop_pause.set(longest_s)
 
@@ -326,6 +390,7 @@ class Metrics:
             return self.registry
         everybody = CollectorRegistry()
         MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        everybody.register(ProcessMetrics(partial(live_workers, os.environ[FOLDER_VARIABLE])))
         return everybody
 
 

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -26,14 +27,20 @@ from lakepact import __version__
 from lakepact.errors import InvalidSetting
 from lakepact.server import logs
 from lakepact.server.app import Service, build
+from lakepact.server.connections import Connections, backlog_within, connections_within, raise_file_limit
 from lakepact.server.heads import heads_within
 from lakepact.server.log_levels import LogLevels
+from lakepact.server.metrics import Metrics
 from lakepact.server.supervisor import Supervisor
 from lakepact.server.watchdog import Watchdog
 from lakepact.settings import Settings
+from lakepact.stores.pools import register_threads
 
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep an idle connection: a server that hangs up first may hang up on a request on its way."""
+
+FIRST_REQUEST_S: Final = 20
+"""How long a connection may be open without having sent anything. Browsers open some ahead of time."""
 
 _log = structlog.get_logger(__name__)
 
@@ -140,8 +147,12 @@ async def _serve(
     lifeline: int | None,
     heartbeat: int | None,
 ) -> None:
+    # As the default, with a name of its own under which it is measured.
+    threads = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="lakepact-threads")
+    register_threads("threads", threads)
+    asyncio.get_running_loop().set_default_executor(threads)
     service = await build(settings)
-    watchdog = Watchdog(settings.watchdog_s, on_pause=service.metrics.event_loop_paused, heartbeat=heartbeat)
+    watchdog = Watchdog(settings.watchdog_s, on_beat=partial(_sample, service.metrics), heartbeat=heartbeat)
     watchdog.start()
     try:
         server = _Server(_config(settings, service), service, ready, lame_duck_s=settings.lame_duck_s)
@@ -153,11 +164,25 @@ async def _serve(
         watchdog.stop()
 
 
+def _sample(metrics: Metrics, longest_pause_s: float) -> None:
+    metrics.event_loop_paused(longest_pause_s)
+    metrics.pools()
+
+
 def _config(settings: Settings, service: Service) -> uvicorn.Config:
     tls = service.tls
+    files = raise_file_limit()
+    connections = Connections(
+        connections_within(files),
+        on_count=service.metrics.connections,
+        on_limited=service.metrics.connection_limited,
+    )
     return uvicorn.Config(
         service.asgi,
-        http=heads_within(settings.max_head_bytes, settings.request_deadline_s, idle_s=KEEP_ALIVE_S),
+        http=heads_within(
+            settings.max_head_bytes, settings.request_deadline_s, idle_s=FIRST_REQUEST_S, connections=connections
+        ),
+        backlog=backlog_within(files),
         ws="none",
         lifespan="on",
         interface="asgi3",

@@ -49,12 +49,12 @@ class Watchdog:
         self,
         bound_s: float,
         *,
-        on_pause: Callable[[float], None] | None = None,
+        on_beat: Callable[[float], None] | None = None,
         heartbeat: int | None = None,
     ) -> None:
-        """`on_pause` gets the longest recent pause of the loop; `heartbeat` is a pipe to the supervisor."""
+        """`on_beat` is called at every beat with the longest recent pause; `heartbeat` is a pipe to the supervisor."""
         self._bound_s = bound_s
-        self._on_pause = on_pause
+        self._on_beat = on_beat
         self._heartbeat = heartbeat
         self._loop_thread = threading.get_ident()
         self._beats = 0
@@ -88,8 +88,8 @@ class Watchdog:
         now_s = time.monotonic()
         self._beats += 1
         longest_s = self._pauses.add(max(0.0, now_s - self._expected_s), now_s)
-        if self._on_pause is not None:
-            self._on_pause(longest_s)
+        if self._on_beat is not None:
+            self._on_beat(longest_s)
         if self._heartbeat is not None:
             # Full: the supervisor has not looked for long, and knows enough. Broken: the lifeline says so too.
             with suppress(OSError):

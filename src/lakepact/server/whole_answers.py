@@ -28,7 +28,10 @@ class PatientTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if self._head is not None:
+        if self._transport.is_closing():
+            # The client is gone. uvloop would raise, and uvicorn log that as a failure of the application.
+            self._head = None
+        elif self._head is not None:
             head, self._head = self._head, None
             if len(data) <= _LITTLE_BYTES:
                 self._transport.write(head + data)
@@ -42,8 +45,8 @@ class PatientTransport:
             self._transport.write(data)
 
     def flush(self) -> None:
-        if self._head is not None:
-            head, self._head = self._head, None
+        head, self._head = self._head, None
+        if head is not None and not self._transport.is_closing():
             self._transport.write(head)
 
     def close(self) -> None:

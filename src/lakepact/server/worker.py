@@ -21,13 +21,14 @@ from lakepact.errors import LakepactError
 from lakepact.server import logs
 from lakepact.server.run import serve
 from lakepact.settings import Settings
+from lakepact.standard_streams import open_standard_streams
 
 _log = structlog.get_logger(__name__)
 
 
 def main() -> None:
     code = 1
-    logs.open_standard_streams()
+    open_standard_streams()
     logs.configure("info")
     try:
         # Not sys.stdin: what it reads ahead, nobody else would see.

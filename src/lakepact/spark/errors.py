@@ -5,8 +5,9 @@
     └── InvalidRequest
         └── UnsupportedFormat     tables of this format cannot be written in a transaction
 
-An error of Spark itself is left as it is, unless it means that somebody else was faster: then it is the client's
-`Conflict`, so that `lake.run` and everybody else know it by one name.
+An error of Spark itself is left as it is, with two exceptions. If somebody else was faster, it is the client's
+`Conflict`, and if the server did not answer, it is the client's `Unavailable`: `lake.run` and programs know both by one
+name.
 """
 
 from __future__ import annotations
@@ -14,11 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
-from lakepact.client import Conflict
+from lakepact.client import Conflict, Unavailable, Unknown
 from lakepact.client.errors import conflict_of
 from lakepact.errors import InvalidRequest, LakepactError
 
 _DEEPEST: Final = 20
+_OUTAGES: Final = ("java.net.ConnectException", "java.net.SocketException", "java.net.SocketTimeoutException")
+_OUTAGES_OF_THE_CLIENT: Final = (
+    "ConnectionClosedException",
+    "ConnectTimeoutException",
+    "HttpHostConnectException",
+    "NoHttpResponseException",
+    "CommitStateUnknownException",
+    "ServiceUnavailableException",
+)
+"""Classes of the HTTP client inside Iceberg's runtime, which has packages of its own, and of Iceberg."""
 _COMMIT_FAILED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _ALREADY_EXISTS: Final = "org.apache.iceberg.exceptions.AlreadyExistsException"
 # A read that is refused because the table has moved arrives under the name that Iceberg has for any 409.
@@ -56,6 +67,40 @@ def conflict_in(error: BaseException) -> Conflict | None:
             return found
         seen = seen.__cause__
     return None
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether this error is, or was caused by, a server that did not answer: connection refused, reset or closed."""
+    seen: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if seen is None:
+            return False
+        if isinstance(seen, Unavailable | Unknown) or any(_is_outage(thrown) for thrown in _thrown(seen)):
+            return True
+        seen = seen.__cause__
+    return False
+
+
+def root_message(error: BaseException) -> str:
+    """What is wrong, in one line: the innermost cause that Java or Python names."""
+    innermost, kind = str(error), type(error).__name__
+    for thrown in _thrown(error):
+        message = str(thrown.getMessage() or "").strip()
+        if message:
+            innermost, kind = message, str(thrown.getClass().getSimpleName())
+    lines = [line.strip() for line in innermost.splitlines() if line.strip()]
+    if not lines:
+        return kind
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        # What a Python function of the user's has raised: the last line of its traceback says so.
+        python = [line for line in lines if not line.startswith(("at ", "SQLSTATE"))]
+        return python[-1]
+    return f"{kind}: {lines[0]}"
+
+
+def _is_outage(thrown: Any) -> bool:
+    kind = str(thrown.getClass().getName())
+    return kind in _OUTAGES or kind.rpartition(".")[2] in _OUTAGES_OF_THE_CLIENT
 
 
 def _of_spark(error: BaseException) -> Conflict | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from lakepact.errors import InvalidSetting
+from lakepact.java import provide_java
 from lakepact.spark.clones import iceberg_jar, java_class
 from lakepact.spark.runtimes import DELTA_CATALOG, check_loaded
 from lakepact.spark.settings import DEFAULT_CATALOG, SESSION_CATALOG, conf, merged
@@ -30,6 +33,7 @@ def session(
 
     `settings` are Spark's own: `session("local[2]", uri=…, **{"spark.driver.memory": "4g"})`. If this process has a
     session already, that one is returned, with the settings that can still be changed; it must have the runtime.
+    Python workers of a local master run this Python (`sys.executable`), unless `PYSPARK_PYTHON` is set.
     Raises `InvalidSetting` for a setting that is not one of Spark's, which Spark would ignore.
     """
     unknown = sorted(name for name in settings if not name.startswith("spark."))
@@ -38,12 +42,16 @@ def session(
             f"session() has no argument {unknown[0]!r}, and Spark's settings begin with 'spark.': pass them as "
             f"session(…, **{{'spark.driver.memory': '4g'}})"
         )
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     if running is not None:
         # Before anything is set: a session that cannot be used is left as it is.
         check_session(running)
         own = _fitting(own, running)
+    if master is None or master.startswith("local"):
+        # Python workers of this machine are this Python, with what is installed in it, and not the first one of PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
@@ -65,6 +73,7 @@ def configure(
     jars: str | Path | None = None,
 ) -> SparkSession.Builder:
     """A builder with everything it had, and what Lakepact needs. What it says already stays; lists are joined."""
+    provide_java()
     own = conf(uri, warehouse=warehouse, catalog=catalog, token=token, credential=credential, jars=jars)
     return _configured(builder, own)
 

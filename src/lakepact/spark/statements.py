@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lakepact.client import Identifier, Name, Transaction
-from lakepact.errors import InvalidRequest
+from lakepact.client import Identifier, Name, Transaction, Unavailable
+from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.spark.clones import Clone
 from lakepact.spark.delta import DeltaTarget
-from lakepact.spark.errors import TransactionUnfit, UnsupportedFormat, conflict_in
+from lakepact.spark.errors import TransactionUnfit, UnsupportedFormat, conflict_in, is_outage, root_message
 from lakepact.spark.names import full_name, plain_name
 from lakepact.spark.writers import CREATING, IcebergTable, Mode, TableWriter, Write, check_format
 
@@ -41,7 +41,8 @@ class Fitness:
             raise TransactionUnfit(self._transaction_id, failure[0]) from failure[1]
 
     def guard(self, what: str, work: Callable[[], T]) -> T:
-        """Do a statement. Raises `Conflict` if it failed because somebody else was faster, else what Spark raised."""
+        """Do a statement. Raises `Conflict` if it failed because somebody else was faster, `Unavailable` if the server
+        did not answer, else what Spark raised."""
         self.check()
         try:
             return work()
@@ -49,9 +50,14 @@ class Fitness:
             with self._lock:
                 self._failure = self._failure or (_shortened(what), error)
             conflict = conflict_in(error)
-            if conflict is None:
-                raise
-            raise conflict from error
+            if conflict is not None:
+                raise conflict from error
+            if is_outage(error) and not isinstance(error, LakepactError):
+                raise Unavailable(
+                    f"the server did not answer during {_shortened(what)!r} in transaction {self._transaction_id}: "
+                    f"{root_message(error)}. Nothing of the transaction is visible; run all of it again"
+                ) from error
+            raise
 
 
 class Statements:
@@ -83,6 +89,11 @@ class Statements:
         """Run a statement. Names without a catalog are the transaction's, and so are those with the lake's catalog;
         temporary views are those of your session. `args` and `values` as in `spark.sql`."""
         return self._fitness.guard(text, lambda: self._clone.sql(text, args, **values))
+
+    def query(self, text: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        """A query, which stages nothing: if it fails, the transaction can go on."""
+        self._fitness.check()
+        return self._clone.sql(text, args)
 
     def table(self, name: Name) -> DataFrame:
         """A table as the transaction sees it, with what is staged."""

@@ -21,6 +21,7 @@ from lakepact.errors import InvalidRequest, StoreUnavailable
 from lakepact.kernel.ports import BlobEntry
 from lakepact.stores.files import THREADS
 from lakepact.stores.files_disk import Disk, LockTimeout
+from lakepact.stores.pools import register_threads
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ class FileBlobs:
     async def open(cls, root: Path) -> Self:
         disk = Disk(root)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-blobs")
+        register_threads("file_warehouse", threads)
         store = cls(disk, threads)
         try:
             await store._run(disk.prepare)

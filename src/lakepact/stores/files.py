@@ -18,6 +18,7 @@ from typing import Final, Self, TypeVar
 from lakepact.errors import StoreUnavailable
 from lakepact.kernel.ports import Applied, Document, DocumentEntry, Refused, StoreTime, Unknown, WriteOutcome
 from lakepact.stores.files_disk import Disk, LockTimeout
+from lakepact.stores.pools import register_threads
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class FileDocuments:
         # Nobody else's to read: keys that tokens are signed with are in it.
         disk = Disk(root, 0o700)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakepact-files")
+        register_threads("file_store", threads)
         store = cls(disk, threads)
         try:
             await store._read(disk.prepare)

@@ -271,6 +271,12 @@ class PostgresCells:
         return Staging(self._database, self._statements, transaction_id)
 
 
+def driver_url(url: str) -> tuple[str, int]:
+    """The URL for the driver, without the parameters of the store; and how many connections a process keeps."""
+    dsn, _, connections = _parted(url, "", CONNECTIONS)
+    return dsn, connections
+
+
 def _parted(url: str, schema: str, connections: int) -> tuple[str, str, int]:
     """The URL for the driver, and what of its query is meant for us."""
     base, _, query_text = url.partition("?")

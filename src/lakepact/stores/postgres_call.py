@@ -58,7 +58,7 @@ class TransactionCall:
         return decide.expired(stored) if await self._end(stored, State.ABORTED, over=True) else None
 
     async def _undisturbed(self, send: Callable[[], Awaitable[list[str]]]) -> list[str] | Busy:
-        """Send a change that others may stand in the way of; wait for them within reason."""
+        """Send a change. A prepared transaction that is in the way makes it busy at once, unless its time is over."""
         while True:
             try:
                 answer = await send()
@@ -76,7 +76,7 @@ class TransactionCall:
                 raise _missing(holder)
             if decide.is_over(owner, self._now_ms()):
                 await self._end(owner, State.ABORTED, over=True)
-            elif not await self._call.wait():
+            else:
                 self._call.check_nothing_lost()
                 remaining_s = ((owner.expires_ms or 0) - self._now_ms()) / 1000
                 return Busy(self._id, holder, max(0.0, min(self._settings.max_backoff_s, remaining_s)))

@@ -143,6 +143,7 @@ class Deciding(TransactionCall):
             [revision for _, revision, _, _ in cells],
             [written for _, _, written, _ in cells],
             [value for _, _, _, value in cells],
+            now_ms + int(min(self._settings.open_ttl_s, self._settings.prepared_s) * 1000),
             now_ms + int(self._settings.prepared_s * 1000),
             self._retry_until_ms(settle_conflict, now_ms),
         )

@@ -6,10 +6,11 @@ all of it, and the server's statement limit bounds it. Every statement inside a 
 (READ COMMITTED), so what is read after a lock was waited for is what is true then.
 
 Functions judge as little as possible. A row of this id that is not in the expected state is answered with 'met', and
-`sql_decide` says what that means. Errors of our own have codes of class LP:
+`sql_decide` says what that means. A transaction that is not open, or has no instant yet, is no error either: `stage`
+answers with false, and functions that answer with cells give one row without a key. An error would be a line in the
+database's log each time. Errors of our own have codes of class LP:
 
     LP001  (inside only) not all cells are free and at their planned revisions
-    LP002  the transaction is not open for staging, or has no instant yet
     LP003  the transaction would exceed the limit named in the detail
     LP004  the past of an open transaction is no longer there
     LP005  stored state contradicts itself
@@ -257,7 +258,7 @@ $body$;
 CREATE FUNCTION {schema}.prepare_{version}(
     p_id text, p_hash text, p_now bigint, p_from text, p_plan text,
     p_keys text[], p_revisions bigint[], p_written boolean[], p_values text[],
-    p_expires bigint, p_retry_until bigint
+    p_expires bigint, p_latest bigint, p_retry_until bigint
 ) RETURNS text[] LANGUAGE plpgsql AS $body$
 DECLARE
     v_found bigint[];
@@ -269,7 +270,7 @@ BEGIN
         INSERT INTO {schema}.transactions (id, state, request_hash, created_ms, plan, expires_ms)
         VALUES (p_id, 'prepared', p_hash, p_now, p_plan, p_expires) ON CONFLICT (id) DO NOTHING;
     ELSE
-        SELECT least(coalesce(expires_ms, p_expires), p_expires) INTO v_expires FROM {schema}.transactions
+        SELECT least(coalesce(expires_ms, p_expires), p_latest) INTO v_expires FROM {schema}.transactions
         WHERE id = p_id AND state = p_from AND request_hash = p_hash AND (sealed OR p_from <> 'open')
           AND coalesce(expires_ms > p_now, true) AND coalesce(retry_until_ms > p_now, true) FOR NO KEY UPDATE;
     END IF;
@@ -443,15 +444,12 @@ RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE sql 
 $body$;
 
 
-CREATE FUNCTION {schema}.check_inside_{version}(p_id text, p_now bigint) RETURNS void LANGUAGE plpgsql AS $body$
-BEGIN
-    PERFORM FROM {schema}.transactions
-    WHERE id = p_id AND (state = 'open' OR (state = 'prepared' AND sealed))
-      AND expires_ms > p_now AND snapshot IS NOT NULL;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
-    END IF;
-END
+CREATE FUNCTION {schema}.is_open_{version}(p_id text, p_now bigint) RETURNS boolean LANGUAGE sql AS $body$
+    SELECT EXISTS (
+        SELECT FROM {schema}.transactions
+        WHERE id = p_id AND (state = 'open' OR (state = 'prepared' AND sealed))
+          AND expires_ms > p_now AND snapshot IS NOT NULL
+    )
 $body$;
 
 
@@ -460,8 +458,8 @@ CREATE FUNCTION {schema}.look_{version}(p_id text, p_now bigint, p_keys text[])
 RETURNS TABLE (key text, revision bigint, value text, writer text) LANGUAGE plpgsql AS $body$
 BEGIN
     RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, p_now, p_keys);
-    IF NOT FOUND THEN
-        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    IF NOT FOUND AND NOT {schema}.is_open_{version}(p_id, p_now) THEN
+        RETURN QUERY SELECT NULL::text, NULL::bigint, NULL::text, NULL::text;
     END IF;
 END
 $body$;
@@ -481,8 +479,8 @@ BEGIN
              ORDER BY s.key LIMIT p_limit)
         ) n ORDER BY n.key LIMIT p_limit
     ));
-    IF NOT FOUND THEN
-        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    IF NOT FOUND AND NOT {schema}.is_open_{version}(p_id, p_now) THEN
+        RETURN QUERY SELECT NULL::text, NULL::bigint, NULL::text, NULL::text;
     END IF;
 END
 $body$;
@@ -500,7 +498,8 @@ BEGIN
     SELECT t.snapshot, t.isolation INTO v_snapshot, v_isolation FROM {schema}.transactions t
     WHERE t.id = p_id AND t.state = 'open' AND NOT t.sealed AND t.expires_ms > p_now AND t.snapshot IS NOT NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
+        RETURN QUERY SELECT NULL::text, NULL::bigint, NULL::text, NULL::text;
+        RETURN;
     END IF;
     IF v_isolation = 'serializable' AND EXISTS (
         SELECT FROM unnest(p_keys) AS k (key)
@@ -509,7 +508,8 @@ BEGIN
         PERFORM FROM {schema}.transactions t
         WHERE t.id = p_id AND t.state = 'open' AND NOT t.sealed AND t.expires_ms > p_now FOR NO KEY UPDATE;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
+            RETURN QUERY SELECT NULL::text, NULL::bigint, NULL::text, NULL::text;
+            RETURN;
         END IF;
         WITH new AS (
             INSERT INTO {schema}.staged (transaction_id, key, base, written)
@@ -529,8 +529,8 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY SELECT * FROM {schema}.inside_{version}(p_id, p_now, p_keys);
-    IF NOT FOUND THEN
-        PERFORM {schema}.check_inside_{version}(p_id, p_now);
+    IF NOT FOUND AND NOT {schema}.is_open_{version}(p_id, p_now) THEN
+        RETURN QUERY SELECT NULL::text, NULL::bigint, NULL::text, NULL::text;
     END IF;
 END
 $body$;
@@ -541,7 +541,7 @@ CREATE FUNCTION {schema}.stage_{version}(
     p_id text, p_now bigint, p_operation text, p_keys text[], p_values text[], p_bytes bigint,
     p_max_cells bigint, p_max_bytes bigint,
     p_seen_keys text[], p_seen_revisions bigint[], p_seen_staged boolean[], p_seen_values text[]
-) RETURNS void LANGUAGE plpgsql AS $body$
+) RETURNS boolean LANGUAGE plpgsql AS $body$
 DECLARE
     v_snapshot pg_snapshot;
     v_isolation text;
@@ -558,16 +558,13 @@ BEGIN
     FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         -- Staged before, it is in the plan even if that has been sealed since.
-        IF EXISTS (
+        RETURN EXISTS (
             SELECT FROM {schema}.operations WHERE transaction_id = p_id AND operation_id = p_operation
-        ) THEN
-            RETURN;
-        END IF;
-        RAISE EXCEPTION 'not open' USING ERRCODE = 'LP002';
+        );
     END IF;
     INSERT INTO {schema}.operations (transaction_id, operation_id) VALUES (p_id, p_operation) ON CONFLICT DO NOTHING;
     IF NOT FOUND OR (p_keys = '{}' AND p_seen_keys = '{}') THEN
-        RETURN;
+        RETURN true;
     END IF;
     IF p_seen_keys <> '{}' THEN
         SELECT n.key INTO v_key
@@ -617,6 +614,7 @@ BEGIN
     IF v_bytes > p_max_bytes THEN
         RAISE EXCEPTION 'too large' USING ERRCODE = 'LP003', DETAIL = format('bytes %s', v_bytes);
     END IF;
+    RETURN true;
 END
 $body$;
 

@@ -21,6 +21,7 @@ from lakepact.errors import Contended, Damaged, LakepactError, StoreUnavailable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.ports import Clock, Rng
 from lakepact.kernel.settings import KernelSettings
+from lakepact.stores import pools
 from lakepact.stores.sql_decide import unknown
 from lakepact.stores.sql_retry import Patience
 
@@ -87,6 +88,7 @@ class Database:
 
     def __init__(self, pool: Any, settings: KernelSettings, clock: Clock, rng: Rng) -> None:
         self._pool = pool
+        pools.register("postgres", self, lambda database: database.usage())
         self.settings = settings
         self.clock = clock
         self.rng = rng
@@ -107,6 +109,10 @@ class Database:
         except (*_TROUBLE, ValueError) as error:
             raise StoreUnavailable(f"PostgreSQL cannot be reached: {error}. Check the URL and the server") from None
         return cls(pool, settings, clock, rng)
+
+    def usage(self) -> pools.PoolUsage:
+        size, idle = self._pool.get_size(), self._pool.get_idle_size()
+        return pools.PoolUsage(size=size, busy=size - idle)
 
     def call(self, transaction_id: TransactionId | None = None) -> Call:
         return Call(self, transaction_id)

@@ -7,7 +7,7 @@ complete before the other begins. A staging call writes its own rows and that on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
@@ -50,10 +50,11 @@ class Staging(TransactionCall):
                     self._statements.read_in, self._id, self._now_ms(), keys, self._settings.max_cells
                 )
             except asyncpg.PostgresError as error:
-                await self._refused(error)
-                continue
-            found = self._cells(rows)
-            return {key: found[key] for key in keys}
+                raise self._refusal(error) from None
+            if _are_cells(rows):
+                found = self._cells(rows)
+                return {key: found[key] for key in keys}
+            await self._reopen()
 
     async def look(self, keys: Sequence[Key]) -> dict[Key, Cell]:
         found = self._cells(await self._look_inside(self._statements.look, keys))
@@ -68,9 +69,12 @@ class Staging(TransactionCall):
     async def _look_inside(self, statement: str, *arguments: Any) -> Any:
         while True:
             try:
-                return await self._call.rows(statement, self._id, self._now_ms(), *arguments)
+                rows = await self._call.rows(statement, self._id, self._now_ms(), *arguments)
             except asyncpg.PostgresError as error:
-                await self._refused(error, decide.on_looking)
+                raise self._refusal(error) from None
+            if _are_cells(rows):
+                return rows
+            await self._reopen(decide.on_looking)
 
     def _cells(self, rows: Any) -> dict[Key, Cell]:
         if any(row[1] < 0 for row in rows):
@@ -89,7 +93,7 @@ class Staging(TransactionCall):
         seen = [planned_on[key] for key in seen_keys]
         while True:
             try:
-                await self._call.rows(
+                staged = await self._call.value(
                     self._statements.stage,
                     self._id,
                     self._now_ms(),
@@ -104,7 +108,6 @@ class Staging(TransactionCall):
                     [cell.staged for cell in seen],
                     [cell.text for cell in seen],
                 )
-                return
             except asyncpg.PostgresError as error:
                 match error.sqlstate:
                     case "LP006":
@@ -114,7 +117,10 @@ class Staging(TransactionCall):
                     case "LP007":
                         key = Key(error.detail)
                         raise never_shown(self._id, key, planned_on[key].revision) from None
-                await self._refused(error)
+                raise self._refusal(error) from None
+            if staged:
+                return
+            await self._reopen()
 
     async def seal(self, answer: Value | None) -> Transaction:
         await self._call.rows(self._statements.seal, self._id, self._now_ms())
@@ -149,28 +155,33 @@ class Staging(TransactionCall):
                 if error is not None:
                     raise error
 
-    async def _refused(
-        self, error: asyncpg.PostgresError, judged: Callable[[Stored, int], Step] = decide.on_staging
-    ) -> None:
-        """Return if the call should be tried again; else raise what the refusal of a function means."""
+    async def _reopen(self, judged: Callable[[Stored, int], Step] = decide.on_staging) -> None:
+        """Return if a call that found the transaction not open should be tried again; else raise why it is closed."""
+        stored = await self._look_again()
+        if stored is None:
+            raise decide.not_found(self._id)
+        if judged(stored, self._now_ms()) is Step.EXPIRE:
+            closed = await self._expired(stored)
+            if closed is not None:
+                raise closed
+        else:
+            # It is open after all: the process that began it ended before it gave it its instant.
+            await self._anchor()
+
+    def _refusal(self, error: asyncpg.PostgresError) -> Exception:
+        """Return what the error of a function means."""
         match error.sqlstate:
-            case "LP002":
-                stored = await self._look_again()
-                if stored is None:
-                    raise decide.not_found(self._id)
-                if judged(stored, self._now_ms()) is Step.EXPIRE:
-                    closed = await self._expired(stored)
-                    if closed is not None:
-                        raise closed
-                else:
-                    # In order after all: whoever began it did not live to give it its instant.
-                    await self._anchor()
             case "LP003":
-                raise _too_much(self._id, error.detail, self._settings) from None
+                return _too_much(self._id, error.detail, self._settings)
             case "LP004":
-                raise _too_old(self._id) from None
+                return _too_old(self._id)
             case _:
-                raise error
+                return cast(Exception, error)
+
+
+def _are_cells(rows: Any) -> bool:
+    """Whether these are cells: a function says by a row without a key that the transaction is not open."""
+    return not rows or rows[-1][0] is not None
 
 
 def _too_much(transaction_id: TransactionId, detail: str, settings: KernelSettings) -> LakepactError:

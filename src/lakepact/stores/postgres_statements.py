@@ -17,7 +17,7 @@ class Statements:
 
         self.commit = function("commit", 15)
         self.commit_prepared = function("commit_prepared", 5)
-        self.prepare = function("prepare", 11)
+        self.prepare = function("prepare", 12)
         self.finish = function("finish", 6)
         self.anchor = function("anchor", 2)
         self.read_in = function("read_in", 4, "key, revision, value, writer")

@@ -307,6 +307,7 @@ class Stored:
             properties=decode_json(self.id, self.properties) or {},
             # In a database a decision and its effects are one commit, so nothing is ever left to finish.
             finalized=self.state.final,
+            sealed=self.sealed and self.state is State.OPEN,
         )
 
     def sealed_plan(self, staged: Iterable[StagedCell], answer: Value | None) -> Transaction:

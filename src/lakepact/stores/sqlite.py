@@ -21,7 +21,6 @@ from lakepact.kernel.checks import check_id, check_limit, check_ttl
 from lakepact.kernel.identity import TransactionId, first_id_of, parse_transaction_id
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
-    Busy,
     Cell,
     CellPage,
     Collection,
@@ -40,7 +39,7 @@ from lakepact.kernel.model import (
 from lakepact.kernel.ports import Clock, Rng
 from lakepact.kernel.seen import check_seen
 from lakepact.kernel.settings import KernelSettings
-from lakepact.stores import sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
+from lakepact.stores import pools, sqlite_commit, sqlite_rows, sqlite_staging, sqlite_upkeep
 from lakepact.stores.sql_codec import (
     Stored,
     encode_answer,
@@ -53,9 +52,9 @@ from lakepact.stores.sql_codec import (
     storable_text,
 )
 from lakepact.stores.sql_decide import not_found
-from lakepact.stores.sql_retry import Patience
 from lakepact.stores.sqlite_delta import SqliteDelta
 from lakepact.stores.sqlite_schema import connect, explained, prepare_file
+from lakepact.stores.sqlite_turn import Turns
 from lakepact.stores.sqlite_writer import Work, Writer
 
 T = TypeVar("T")
@@ -80,8 +79,9 @@ class SqliteCells:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._writer = Writer(self._connect, clock, settings)
+        self._writer = Writer(self._connect, Turns(path), clock, settings)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="lakepact-sqlite-reader")
+        pools.register_threads("sqlite_readers", self._readers)
         self._reader = threading.local()
         self._reader_connections: list[sqlite3.Connection] = []
         self._here: sqlite_rows.CellsSeen | None = None
@@ -137,8 +137,7 @@ class SqliteCells:
         def job(work: Work) -> CommitResult:
             return sqlite_commit.commit(work, request, settle_conflict, self._settings, self._clock.now_ms())
 
-        result = await self._writer.submit(job, request.id)
-        return result if not isinstance(result, Busy) else await self._patiently(job, request.id, result)
+        return await self._writer.submit(job, request.id)
 
     async def prepare(self, transaction: Transaction, *, settle_conflict: bool = True) -> PrepareResult:
         request = encode_transaction(transaction, self._settings, self._clock.now_ms())
@@ -146,8 +145,7 @@ class SqliteCells:
         def job(work: Work) -> PrepareResult:
             return sqlite_commit.prepare(work, request, settle_conflict, self._settings, self._clock.now_ms())
 
-        result = await self._writer.submit(job, request.id)
-        return result if not isinstance(result, Busy) else await self._patiently(job, request.id, result)
+        return await self._writer.submit(job, request.id)
 
     async def fail(self, transaction_id: TransactionId, request_hash: str, answer: Value) -> Committed | Failed:
         checked_id = check_id(transaction_id, self._settings, self._clock.now_ms())
@@ -320,14 +318,6 @@ class SqliteCells:
         return await self._writer.submit(lambda work: sqlite_upkeep.put_watermark(work, value, was))
 
     # --- how ---
-
-    async def _patiently(self, job: Callable[[Work], T | Busy], transaction_id: TransactionId, busy: Busy) -> T | Busy:
-        """Try again for a while: whoever holds the cell is usually about to commit."""
-        result: T | Busy = busy
-        patience = Patience(self._settings, self._clock, self._rng)
-        while isinstance(result, Busy) and await patience.wait():
-            result = await self._writer.submit(job, transaction_id)
-        return result
 
     def _read_here(self, keys: Sequence[Key]) -> dict[Key, Cell] | None:
         """Read a few cells on the event loop itself, or None if that would mean waiting.

@@ -159,8 +159,8 @@ def prepare(
         "ON CONFLICT (key) DO UPDATE SET locked_by = excluded.locked_by",
         [(key, request.id) for key in keys],
     )
-    latest_ms = now_ms + int(settings.prepared_s * 1000)
-    expires_ms = min((stored.expires_ms if stored is not None else None) or latest_ms, latest_ms)
+    asked_ms = (stored.expires_ms if stored is not None else None) or now_ms + int(settings.open_ttl_s * 1000)
+    expires_ms = min(asked_ms, now_ms + int(settings.prepared_s * 1000))
     _put_record(work, request, State.PREPARED, now_ms, expires_ms=expires_ms)
     drop_staging(work, stored)
     return Prepared(request.id, expires_ms)

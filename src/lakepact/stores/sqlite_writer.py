@@ -2,7 +2,8 @@
 
 SQLite has one writer at a time, and a durable COMMIT waits for the disk. So every change is a job for one thread; all
 jobs that wait when the thread is free go into one database transaction, each under its own SAVEPOINT, and share one
-COMMIT. A job that fails takes nothing with it but itself. A caller is answered only after the COMMIT.
+COMMIT. A job that fails takes nothing with it but itself. A caller is answered only after the COMMIT. Jobs run in the
+order in which they were submitted, and several processes take turns (`sqlite_turn`).
 
 What can go wrong, and what the callers are told:
 
@@ -27,8 +28,10 @@ from lakepact.errors import Contended, LakepactError, StoreUnavailable
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.ports import Clock
 from lakepact.kernel.settings import KernelSettings
+from lakepact.stores import pools
 from lakepact.stores.sql_decide import unknown
 from lakepact.stores.sqlite_schema import explained
+from lakepact.stores.sqlite_turn import Turns
 
 T = TypeVar("T")
 
@@ -86,15 +89,24 @@ class _Job:
 
 
 class Writer:
-    def __init__(self, connect: Callable[[], sqlite3.Connection], clock: Clock, settings: KernelSettings) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], turns: Turns, clock: Clock, settings: KernelSettings
+    ) -> None:
         self._connect = connect
+        self._turns = turns
         self._clock = clock
         self._settings = settings
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
+        self._working = False
         self._connection = connect()
         self._thread = threading.Thread(target=self._loop, name="lakepact-sqlite-writer", daemon=True)
         self._thread.start()
+        pools.register("sqlite_writer", self, lambda writer: writer.usage())
+
+    def usage(self) -> pools.PoolUsage:
+        """One connection, busy while it works on a job."""
+        return pools.PoolUsage(size=1, busy=int(self._working), waiting=self._jobs.qsize())
 
     def submit(self, run: Callable[[Work], T], transaction_id: TransactionId | None = None) -> asyncio.Future[T]:
         """Run the job in the next database transaction; the future is done once that is durable."""
@@ -129,12 +141,16 @@ class Writer:
                 job = self._jobs.get()
             closing = job is None
             if group:
-                self._run(group)
+                self._working = True
+                with self._turns.taken(self._settings.deadline_s):
+                    self._run(group)
                 _deliver(group)
+                self._working = False
             # A waiting thread must not keep the last group's values alive.
             group = []
             job = None
         self._connection.close()
+        self._turns.close()
 
     def _run(self, group: list[_Job]) -> None:
         try:

@@ -28,7 +28,7 @@ import orjson
 from lakepact import __version__
 from lakepact.errors import Contended, InvalidRequest, TransactionError, Unreadable
 from lakepact.kernel.identity import TransactionId, uuid7
-from lakepact.kernel.keys import Key, segments_of
+from lakepact.kernel.keys import Key, key_of, segments_of
 from lakepact.kernel.model import Cell, State, TransactionRecord, Value
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.this_user import may_not_write, this_user
@@ -40,7 +40,13 @@ _PAGE: Final = 1_000
 _ATTEMPTS: Final = 10
 _TTL_S: Final = 3_600.0
 _NO_BACKUP: Final = "is no backup of Lakepact; name a file that `lakepact backup` has made"
-_LEFT_OUT: Final = frozenset({UPKEEP})
+RESTORE_MARK: Final = key_of("lakepact", "restore")
+"""Which backup this store was restored from, how far, and as which generation. Complete once it has `ended-ms`."""
+
+RESTORING: Final = "restore"
+"""The operation of the transactions that write restored cells. They leave no receipts: nothing has changed."""
+
+_LEFT_OUT: Final = frozenset({UPKEEP, RESTORE_MARK})
 """Who looks after the store is decided anew."""
 
 
@@ -78,6 +84,8 @@ class Contents:
     cells: int
     records: int
     left_out: tuple[LeftOut, ...] = ()
+    generation: int = 0
+    """Of the store that was saved."""
 
 
 async def save(
@@ -98,6 +106,7 @@ async def save(
     _check_place(path)
     made_ms = clock.now_ms()
     id = uuid7(made_ms, rng.bits(74))
+    generation = int(((await store.read([RESTORE_MARK]))[RESTORE_MARK].value or {}).get("generation", 0))
     # Before the cells: whatever is decided by now is in them.
     decided = [record async for record in _records(store)]
     say(f"{len(decided)} records")
@@ -113,6 +122,7 @@ async def save(
                 "id": id,
                 "made-ms": made_ms,
                 "version": __version__,
+                "generation": generation,
                 "left-out": [asdict(one) for one in left_out],
             }
         )
@@ -127,7 +137,7 @@ async def save(
                     "answer": record.answer or {},
                 }
             )
-    return Contents(id, made_ms, len(cells), len(decided), left_out)
+    return Contents(id, made_ms, len(cells), len(decided), left_out, generation)
 
 
 def contents(path: Path) -> Contents:
@@ -144,7 +154,7 @@ def contents(path: Path) -> Contents:
                 header = line
     # Files of earlier releases do not say.
     left_out = tuple(LeftOut(**one) for one in header.get("left-out", ()))
-    return Contents(header["id"], header["made-ms"], cells, records, left_out)
+    return Contents(header["id"], header["made-ms"], cells, records, left_out, header.get("generation", 0))
 
 
 def read(path: Path) -> Iterator[dict[str, Any] | SavedCell | SavedRecord]:

@@ -59,19 +59,23 @@ class Done:
 class Completed:
     """What is known of the cells of one warehouse. Another process may know better: the last to say so wins."""
 
-    def __init__(self, blobs: BlobStore, shards: Mapping[str, tuple[bytes | None, dict[str, Done]]]) -> None:
+    def __init__(
+        self, blobs: BlobStore, shards: Mapping[str, tuple[bytes | None, dict[str, Done]]], generation: int
+    ) -> None:
         self._blobs = blobs
+        self._generation = generation
         self._was = {shard: data for shard, (data, _) in shards.items()}
         self._done = {shard: dict(done) for shard, (_, done) in shards.items()}
         self._seen: set[str] = set()
 
     @classmethod
-    async def load(cls, blobs: BlobStore) -> Completed:
+    async def load(cls, blobs: BlobStore, generation: int = 0) -> Completed:
+        """`generation`: of the store. What was kept for another one counts other revisions, and is ignored."""
         shards: dict[str, tuple[bytes | None, dict[str, Done]]] = {}
         for shard in _SHARDS:
             data = await blobs.get(_name(shard))
-            shards[shard] = data, _read(data)
-        return cls(blobs, shards)
+            shards[shard] = data, _read(data, generation)
+        return cls(blobs, shards, generation)
 
     def get(self, cell: str) -> Done | None:
         self._seen.add(cell)
@@ -92,8 +96,8 @@ class Completed:
             was = self._was[shard]
             if not done and was is None:
                 continue
-            said = {"format": FORMAT, "done": {cell: done[cell].to_json() for cell in sorted(done)}}
-            data = orjson.dumps(said)
+            entries = {cell: done[cell].to_json() for cell in sorted(done)}
+            data = orjson.dumps({"format": FORMAT, "generation": self._generation, "done": entries})
             if data != was and await self._blobs.replace(_name(shard), data, was):
                 self._was[shard] = data
 
@@ -106,11 +110,12 @@ def _shard(cell: str) -> str:
     return hashlib.sha256(cell.encode()).hexdigest()[0]
 
 
-def _read(data: bytes | None) -> dict[str, Done]:
+def _read(data: bytes | None, generation: int) -> dict[str, Done]:
     """What a file says; nothing if it cannot be read, and then all of it is looked at anew."""
     try:
         document: Any = orjson.loads(data or b"{}")
-        done: Mapping[str, Any] = document.get("done", {}) if document.get("format", FORMAT) == FORMAT else {}
+        known = document.get("format", FORMAT) == FORMAT and document.get("generation", 0) == generation
+        done: Mapping[str, Any] = document.get("done", {}) if known else {}
         return {cell: Done(one["revision"], one["through"], _left(one.get("left", ()))) for cell, one in done.items()}
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return {}

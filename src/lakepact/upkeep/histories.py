@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakepact.catalog.pointers import Change, Kind, Pointer
-from lakepact.catalog.receipts import CommittedChange, Receipt, commit_key, has_date, receipt_name
+from lakepact.catalog.receipts import CommittedChange, Receipt, cell_commit_key, commit_key, has_date, receipt_name
 from lakepact.delta.ports import DeltaRows
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import Cell, Write
@@ -28,12 +28,19 @@ class Head:
     revision: int
     writer: TransactionId | None
     change: CommittedChange
+    restored: bool = False
+    """Whether a restore has made the cell: then its last change happened in another store."""
 
     @classmethod
-    def of(cls, cell: Cell, change: CommittedChange) -> Head | None:
+    def of(cls, cell: Cell, change: CommittedChange, *, restored: bool = False) -> Head | None:
         if change.pointer is None:
             return None
-        return cls(change.pointer, cell.revision, cell.writer, change)
+        return cls(change.pointer, cell.revision, cell.writer, change, restored)
+
+    @property
+    def made_its_metadata(self) -> bool:
+        """Whether the metadata file came to be with this revision."""
+        return self.change.made_its_metadata and not self.restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Bounds:
 
 async def settle_table(scribe: Scribe, head: Head, done: Done | None, bounds: Bounds) -> tuple[Missing, ...]:
     """Receipts of the versions below the head, down to where it was complete. What is missing for good."""
-    pointer, made = head.pointer, head.change.made_its_metadata
+    pointer, made = head.pointer, head.made_its_metadata
     last_ms = pointer.summary.get("last-updated-ms")
     until = done.through if done is not None and isinstance(done.through, str) else None
     if not made and pointer.metadata_location == until:
@@ -101,7 +108,7 @@ async def settle_delta(
     scribe: Scribe, rows: DeltaRows, head: Head, done: Done | None, bounds: Bounds
 ) -> tuple[Missing, ...]:
     """The same for a Delta table. One transaction may have made several versions, and leaves one receipt for them."""
-    pointer, made = head.pointer, head.change.made_its_metadata
+    pointer, made = head.pointer, head.made_its_metadata
     until = done.through if done is not None and isinstance(done.through, int) else -1
     steps, met = await _steps(rows, pointer.id, until, bounds)
     scribe.report.deeper += not met
@@ -125,7 +132,14 @@ async def settle_delta(
             None if previous is None else _log_file(pointer, previous),
         )
         change = CommittedChange(
-            Kind.DELTA, pointer.id, revision, of.change, pointer.identifier, pointer.identifier.namespace, of
+            Kind.DELTA,
+            pointer.id,
+            revision,
+            of.change,
+            pointer.identifier,
+            pointer.identifier.namespace,
+            of,
+            generation=scribe.generation,
         )
 
         async def make() -> Receipt:
@@ -185,7 +199,7 @@ async def _unsure(
         if step.ict_ms < bounds.since_ms:
             continue
         revisions = range(first - place, first - place - renames - 1, -1)
-        keys = [commit_key(f"cell:{pointer.id}:{revision}") for revision in revisions]
+        keys = [cell_commit_key(pointer.id, revision, scribe.generation) for revision in revisions]
         names = [receipt_name(Kind.DELTA, step.ict_ms, key) for key in keys]
         told = [await scribe.tells_of(name, _log_file(pointer, step.version)) for name in names]
         if any(told):

@@ -33,6 +33,7 @@ from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt, put_receipts
+from lakepact.upkeep.backup import RESTORING
 from lakepact.upkeep.bases import base_of
 from lakepact.upkeep.sizes import DeltaSizes
 
@@ -60,6 +61,12 @@ _MOST_WAITING: Final = 10_000
 """Transactions whose receipts wait in memory. The receipts of those beyond are left to a pass."""
 
 _PAGE: Final = 200
+_FREE_RECORDS: Final = 1_000
+_REST_S_A_RECORD: Final = 0.03
+_LONGEST_REST_S: Final = 300.0
+"""A pass reads all records of the last minutes again, so its cost grows with what is committed in that time. The more
+it has read, the longer the next one waits: then it costs a small, constant share of what the commits cost."""
+
 _MOST_REMEMBERED: Final = 100_000
 
 _log = structlog.get_logger(__name__)
@@ -72,6 +79,9 @@ class _Pass:
     deep: bool
     mark: Cell
     after: str | None = None
+    read: int = 0
+    """How many records."""
+
     complete: bool = True
     """Whether everything it met has its receipt now, or never can."""
 
@@ -98,6 +108,7 @@ class Receipts:
 
         self._sizes = {name: DeltaSizes(catalog.parts.rows) for name, catalog in catalogs.items()}
         self._pass: _Pass | None = None
+        self._rests_until_s = 0.0
         self._waiting: deque[Transaction] = deque()
         self._writing = False
         self._hurry = asyncio.Event()
@@ -184,6 +195,8 @@ class Receipts:
     async def catch_up(self) -> bool:
         """One page of a pass over what was committed lately: whether there is more."""
         if self._pass is None:
+            if self._clock.monotonic_s() < self._rests_until_s:
+                return False
             self._pass = await self._begin()
         current = self._pass
         page = await self._store.transactions(
@@ -192,10 +205,12 @@ class Receipts:
         for record in page.transactions:
             if record.id not in self._done and record.writes:
                 current.complete &= await self.write(record.id, record.writes, record.answer or {})
+        current.read += len(page.transactions)
         current.after = page.after
         if page.after is not None:
             return True
         self._pass = None
+        self._rests_until_s = self._clock.monotonic_s() + rest_s(current.read)
         if current.complete:
             await self._end(current)
         return False
@@ -222,7 +237,7 @@ class Receipts:
     async def _receipts_of(
         self, catalog: Catalog, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]
     ) -> list[Receipt]:
-        changes = changes_of(writes)
+        changes = changes_of(writes, catalog.settings.generation)
         return [
             receipt_of(
                 change,
@@ -248,11 +263,16 @@ class Receipts:
 
     def _catalog_of(self, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> Catalog | None:
         """Where the receipts belong. None: it leaves none."""
-        if answer.get("operation") == MARKING:
+        if answer.get("operation") in (MARKING, RESTORING):
             return None
         # Not the first one: a change of grants also writes cells that belong to no warehouse.
         names = (segments_of(write.key)[0] for write in writes)
         return next((self._catalogs[name] for name in names if name in self._catalogs), None)
+
+
+def rest_s(records: int) -> float:
+    """How long after a pass over this many records the next one begins, at the earliest."""
+    return min(max(0, records - _FREE_RECORDS) * _REST_S_A_RECORD, _LONGEST_REST_S)
 
 
 def _mark(cell: Cell) -> tuple[int | None, int | None]:

@@ -22,10 +22,11 @@ from lakepact.catalog.overlay import MARKING
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.receipts import CommittedChange, Receipt, changes_of, receipt_of
 from lakepact.errors import LakepactError
-from lakepact.kernel.identity import TransactionId, uuid7
+from lakepact.kernel.identity import TransactionId, timestamp_ms, uuid7
 from lakepact.kernel.keys import key_of, segments_of
 from lakepact.kernel.model import Cell, State, Transaction, TransactionRecord, Write
 from lakepact.kernel.ports import CellStore, Clock, Rng
+from lakepact.upkeep.backup import RESTORING
 from lakepact.upkeep.chain import Version
 from lakepact.upkeep.completed import Completed, Done, Missing
 from lakepact.upkeep.days import in_ms, side_by_side
@@ -120,7 +121,7 @@ class Reconciler:
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         mark = (await self._store.read([MARK]))[MARK]
         self.report = report = Report()
-        witnesses = Witnesses(self._store)
+        witnesses = Witnesses(self._store, generation_of(self._catalogs))
         scribes = {
             name: Scribe(catalog, self._clock, witnesses, report, mend=self._depth.mend, grace_s=self._depth.grace_s)
             for name, catalog in self._catalogs.items()
@@ -189,10 +190,10 @@ class Reconciler:
     async def _record(self, scribes: Mapping[str, Scribe], record: TransactionRecord) -> None:
         names = (segments_of(write.key)[0] for write in record.writes)
         scribe = next((scribes[name] for name in names if name in scribes), None)
-        if scribe is None or (record.answer or {}).get("operation") == MARKING:
+        if scribe is None or (record.answer or {}).get("operation") in (MARKING, RESTORING):
             return
         scribe.report.transactions += 1
-        witness = Witness.of(record)
+        witness = Witness.of(record, scribe.generation)
         for change in witness.changes:
             try:
                 await self._settle_change(scribe, change, record.id, witness)
@@ -224,7 +225,7 @@ class Reconciler:
     # --- cells ---
 
     async def _cells(self, catalog: Catalog, scribe: Scribe, began_ms: int) -> AsyncIterator[None]:
-        completed = await Completed.load(catalog.parts.blobs)
+        completed = await Completed.load(catalog.parts.blobs, scribe.generation)
         kept_ms = in_ms(self._depth.receipt_days)
         bounds = Bounds(began_ms - kept_ms if kept_ms else 0, self._depth.versions)
         looked_at, failed = 0, scribe.report.failed
@@ -282,13 +283,14 @@ class Reconciler:
         if done is not None and done.revision == cell.revision and not self._depth.everything and not done.left:
             scribe.report.unchanged += 1
             return
-        change = next(iter(changes_of(head_writes(cell, note))), None)
-        head = Head.of(cell, change) if change is not None else None
+        change = next(iter(changes_of(head_writes(cell, note), scribe.generation)), None)
+        restored = _is_restored(cell, catalog)
+        head = Head.of(cell, change, restored=restored) if change is not None else None
         missing: list[Missing] = []
         if done is not None and not self._depth.everything:
             missing += await self._again(scribe, head, done)
         if done is None or done.revision != cell.revision or self._depth.everything:
-            if change is not None and cell.writer is not None:
+            if change is not None and cell.writer is not None and not restored:
                 found = await self._settle_change(scribe, change, cell.writer, None, bounds.since_ms)
                 missing += [found] if found is not None else []
             since = None if self._depth.everything else done
@@ -310,6 +312,17 @@ class Reconciler:
                 found = await scribe.settle(one.name, 0, _not_told)
             still += [found] if found is not None else []
         return still
+
+
+def generation_of(catalogs: Mapping[str, Catalog]) -> int:
+    """All catalogs are over one store."""
+    return next((catalog.settings.generation for catalog in catalogs.values()), 0)
+
+
+def _is_restored(cell: Cell, catalog: Catalog) -> bool:
+    """Whether a restore has made this cell. Who made its last change before, and as which revision, is not known."""
+    restored_ms = catalog.settings.restored_ms
+    return cell.revision == 1 and cell.writer is not None and timestamp_ms(cell.writer) <= restored_ms
 
 
 def _told(error: Exception) -> str:

@@ -2,14 +2,14 @@
 
 Cells are written batch by batch, and with every batch how far it has come, in one commit. So a restore that was ended
 in the middle goes on where it was if it is run again; until it has ended, no server serves the store. Revisions begin
-anew.
+again, so every restore has a generation of its own, by which receipts of this store differ from those of earlier ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,28 +17,36 @@ import orjson
 
 from lakepact.errors import Contended, InvalidRequest, InvalidTransactionId, StoreUnsuitable, Unreadable
 from lakepact.kernel.identity import uuid7
-from lakepact.kernel.keys import Key, key_of
+from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, Committed, Failed, State, Transaction, Write
 from lakepact.kernel.ports import CellStore, Clock, Rng
 from lakepact.kernel.settings import KernelSettings
-from lakepact.upkeep.backup import Contents, SavedCell, SavedRecord, contents, read
+from lakepact.upkeep.backup import RESTORE_MARK, RESTORING, Contents, SavedCell, SavedRecord, contents, read
 
-MARK: Final = key_of("lakepact", "restore")
-"""Which backup this store was restored from, and how far: it has `ended-ms` once it is complete.
-
-The first write of every batch, too: a change that begins with it is none of a warehouse, and leaves no receipt."""
+MARK: Final = RESTORE_MARK
 
 _AT_ONCE: Final = 16
 
 
-async def check_complete(store: CellStore) -> None:
-    """Raise `StoreUnsuitable` if a restore into this store has begun and not ended."""
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The restore that a store comes from. Zeros if it comes from none."""
+
+    generation: int = 0
+    ended_ms: int = 0
+
+
+async def check_complete(store: CellStore) -> Restored:
+    """Return the restore that this store comes from. Raise `StoreUnsuitable` if it has begun and not ended."""
     value = (await store.read([MARK]))[MARK].value
     if value is not None and "ended-ms" not in value:
         raise StoreUnsuitable(
             f"a restore into this store has not ended ({value.get('cells')} cells so far): run `lakepact restore` with "
             f"the same file again, or begin with an empty store"
         )
+    if value is None:
+        return Restored()
+    return Restored(int(value.get("generation", 0)), int(value["ended-ms"]))
 
 
 async def load(
@@ -54,10 +62,12 @@ async def load(
     whole = contents(path)
     mark = (await store.read([MARK]))[MARK]
     done = await _begun(store, mark, whole)
+    # Two restores of one backup must differ too, and a later one must sort behind an earlier one.
+    generation = int((mark.value or {}).get("generation", max(clock.now_ms(), whole.generation + 1)))
     say(f"{whole.cells} cells" + (f", of which {done} are there already" if done else ""))
     for batch in _batches(path, done, settings):
         done += len(batch)
-        value = {"backup": whole.id, "made-ms": whole.made_ms, "cells": done}
+        value = {"backup": whole.id, "made-ms": whole.made_ms, "generation": generation, "cells": done}
         mark = await _put(store, clock, rng, mark, value, batch)
     say(f"{whole.records} records")
     kept = await _records(store, path)
@@ -65,6 +75,7 @@ async def load(
     value = {
         "backup": whole.id,
         "made-ms": whole.made_ms,
+        "generation": generation,
         "cells": done,
         "records": kept,
         "ended-ms": clock.now_ms(),
@@ -116,7 +127,7 @@ async def _put(
 ) -> Cell:
     writes = (Write(MARK, mark.revision, value), *(Write(cell.key, 0, cell.value) for cell in batch))
     id = uuid7(clock.now_ms(), rng.bits(74))
-    result = await store.commit(Transaction(id, "", writes, answer={"operation": "restore"}))
+    result = await store.commit(Transaction(id, "", writes, answer={"operation": RESTORING}))
     if not isinstance(result, Committed):
         raise Contended(f"somebody else writes to this store: {result}. Stop them, and begin with an empty store")
     return Cell(MARK, mark.revision + 1, value, id)

@@ -112,6 +112,7 @@ class Scribe:
         self.witnesses = witnesses
         self.report = report
         self.blobs = parts.blobs
+        self.generation = catalog.settings.generation
         # With a cache of its own that holds nothing: old versions shall not drive out what clients ask for.
         self.files = MetadataFiles(parts.warehouse, parts.blobs, 0, look_every_time=False)
         self._shelf = Shelf(parts.blobs)
@@ -237,7 +238,14 @@ class Scribe:
         kind = Change.COMMIT if previous is not None else Change.CREATE
         pointer = Pointer.to(Kind.TABLE, table.identifier, document, location, kind, previous)
         change = CommittedChange(
-            Kind.TABLE, table.id, revision, kind, table.identifier, table.identifier.namespace, pointer
+            Kind.TABLE,
+            table.id,
+            revision,
+            kind,
+            table.identifier,
+            table.identifier.namespace,
+            pointer,
+            generation=self.generation,
         )
         made_ms = document["last-updated-ms"] if has_date(document["last-updated-ms"]) else committed_ms
         witness = await self.witnesses.by_location(location, table.id, made_ms or self._clock.now_ms())

@@ -39,8 +39,8 @@ class Witness:
     """All that it changed; empty if its record does not say any more."""
 
     @classmethod
-    def of(cls, record: TransactionRecord) -> Witness:
-        return cls(record.id, record.answer or {}, changes_of(record.writes))
+    def of(cls, record: TransactionRecord, generation: int) -> Witness:
+        return cls(record.id, record.answer or {}, changes_of(record.writes, generation))
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -61,8 +61,9 @@ class Witness:
 class Witnesses:
     """Asked while one pass lasts. What is found on the way is remembered, some of it."""
 
-    def __init__(self, store: CellStore) -> None:
+    def __init__(self, store: CellStore, generation: int = 0) -> None:
         self._store = store
+        self._generation = generation
         self._by_location: OrderedDict[str, list[Witness]] = OrderedDict()
         self._by_id: OrderedDict[TransactionId, Witness] = OrderedDict()
         self._searched: list[tuple[int, int]] = []
@@ -77,7 +78,7 @@ class Witnesses:
         record = await self._store.lookup(transaction_id)
         if record is None or record.state is not State.COMMITTED:
             return None
-        witness = self._by_id[transaction_id] = Witness.of(record)
+        witness = self._by_id[transaction_id] = Witness.of(record, self._generation)
         if len(self._by_id) > _MOST_PLANS:
             self._by_id.popitem(last=False)
         return witness
@@ -115,7 +116,7 @@ class Witnesses:
     def _remember(self, record: TransactionRecord) -> None:
         witness: Witness | None = None
         for location in _locations(record.answer or {}):
-            witness = witness or Witness.of(record)
+            witness = witness or Witness.of(record, self._generation)
             self._by_location.setdefault(location, []).append(witness)
             if len(self._by_location) > _MOST_REMEMBERED:
                 self._by_location.popitem(last=False)

@@ -445,3 +445,29 @@ async def test_keys_are_in_byte_order_whatever_the_database_is_set_to(site: Site
     assert [cell.key for cell in (await site.store.scan("main")).cells] == sorted(
         key_of("main", name) for name in names
     )
+
+
+async def test_a_closed_transaction_is_no_error_of_the_database(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a statement is a line in the database's log. Asking for what is closed must not fill it."""
+    errors: list[BaseException] = []
+    fetch = asyncpg.Connection.fetch
+
+    async def watched(connection: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return await fetch(connection, *arguments, **named)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", watched)
+    transaction_id = await site.begin()
+    await site.store.abort(transaction_id)
+    for step in (
+        site.store.read_in(transaction_id, [A]),
+        site.store.read_in(transaction_id, [A], note=False),
+        site.store.scan_in(transaction_id, "main"),
+        site.store.stage(transaction_id, "1", {B: {"n": 1}}),
+    ):
+        with pytest.raises(TransactionClosed):
+            await step
+    assert errors == []

@@ -96,9 +96,9 @@ def test_what_another_attempt_cannot_mend_is_not_tried_again() -> None:
     machine = StillMachine()
     with pytest.raises(Unavailable) as caught:
         caller(Script([NotSent("it does not speak TLS", for_good=True), OK]), machine).read("a")
-    assert str(caught.value) == "GET /v1/a: it does not speak TLS. It was a read"
+    assert str(caught.value) == "GET /v1/a: it does not speak TLS. Nothing was changed"
     assert machine.pauses == []
-    with pytest.raises(Unavailable, match=r"\? \(after 2 attempts\)\. It was a read; try again later$"):
+    with pytest.raises(Unavailable, match=r"\? \(after 2 attempts\)\. Nothing was changed; try again later$"):
         caller(Script([NotSent("is it there?")] * 2), machine, Retry(attempts=2)).read("a")
 
 

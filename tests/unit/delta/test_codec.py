@@ -60,6 +60,30 @@ def test_the_order_of_a_file_does_not_depend_on_the_order_of_its_actions() -> No
     assert codec.digest(file) == codec.digest(codec.commit_file(actions, INFO))
 
 
+def test_parameters_of_an_operation_are_written_as_texts() -> None:
+    parameters: dict[str, Any] = {
+        "mode": "Append",
+        "partitionBy": ["p", "q"],
+        "none": None,
+        "n": 5,
+        "b": False,
+        "o": {"k": []},
+    }
+    [info] = [
+        line["commitInfo"]
+        for line in lines(codec.commit_file([], CommitInfo(5, "WRITE", parameters)))
+        if "commitInfo" in line
+    ]
+    assert info["operationParameters"] == {
+        "mode": "Append",
+        "partitionBy": '["p","q"]',
+        "none": None,
+        "n": "5",
+        "b": "false",
+        "o": '{"k":[]}',
+    }
+
+
 def test_a_file_is_these_bytes() -> None:
     info = CommitInfo(5, "WRITE", {}, {"txnId": "t"})
     file = codec.commit_file([Add("p=1/x", {"p": "1", "a": None}, 7, 8, True, '{"numRecords":1}')], info)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from lakepact import pipelines as dp
 from lakepact.pipelines import read_new
@@ -89,3 +93,21 @@ def test_a_function_without_source_has_no_inputs_to_be_found() -> None:
     made: dict[str, Any] = {}
     exec("def stage(): return spark.table('raw.orders')", made)
     assert found_in(made["stage"]) == ()
+
+
+def test_a_file_of_declarations_can_be_imported_like_any_other_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_of_a_test.py").write_text(
+        "from lakepact import pipelines as dp\n"
+        "dp.pipeline(namespace='shop')\n"
+        "@dp.table\n"
+        "def doubled(orders):\n"
+        "    return [2 * one for one in orders]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("shop_of_a_test")
+    assert module.doubled([1, 2]) == [2, 4]
+    assert list(dp.declared_in(module).graph().steps) == ["shop.doubled"]
+    with pytest.raises(dp.InvalidPipeline, match="no pipeline is being declared"):
+        dp.table(name="shop.late")(module.doubled)

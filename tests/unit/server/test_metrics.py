@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,22 +12,52 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakepact.server.metrics import Metrics
 from lakepact.server.request_counts import CountedHere, CountedInFiles
+from lakepact.stores import pools
 
 
 def documented(root: Path) -> dict[str, tuple[str, str, str]]:
     """Metric -> (kind, labels, meaning), from the table in the docs."""
     section = (root / "docs" / "operations.md").read_text().split("### Metrics", 1)[1].split("\n## ", 1)[0]
-    rows = re.findall(r"^\| `((?:lakepact|multi_table)_[a-z_]+)` \| (\w+) \| (.*?) \| (.+?) \|$", section, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `((?:lakepact|multi_table|process)_[a-z_]+)` \| (\w+) \| (.*?) \| (.+?) \|$", section, re.MULTILINE
+    )
     return {name: (kind, labels, meaning) for name, kind, labels, meaning in rows}
 
 
 def test_the_docs_list_exactly_the_metrics_there_are(root: Path) -> None:
     expected = {}
-    for family in Metrics().registry.collect():
+    metrics = Metrics()
+    metrics.warehouses_are(["main"])
+    for family in metrics.registry.collect():
         name = family.name + "_total" * (family.type == "counter")
         labels = sorted({label for sample in family.samples for label in sample.labels if label != "le"})
         expected[name] = (family.type, ", ".join(f"`{label}`" for label in labels) or "-", family.documentation)
     assert documented(root) == expected
+
+
+def test_metrics_are_in_base_units() -> None:
+    """As `promtool check metrics` wants them: seconds and bytes, with the unit in the name."""
+    for family in Metrics().registry.collect():
+        words = family.name.split("_")
+        assert not {"ms", "milliseconds", "minutes", "kb", "mb", "percent"} & set(words), family.name
+        assert family.documentation
+
+
+def test_pools_and_processes_are_measured() -> None:
+    metrics = Metrics()
+    value = metrics.registry.get_sample_value
+    with ThreadPoolExecutor(2) as threads:
+        pools.register_threads("threads", threads)
+        release = threading.Event()
+        jobs = [threads.submit(release.wait) for _ in range(5)]
+        metrics.pools()
+        assert value("lakepact_pool_size", {"pool": "threads"}) == 2
+        assert value("lakepact_pool_busy", {"pool": "threads"}) == 2
+        assert (value("lakepact_pool_waiting", {"pool": "threads"}) or 0) >= 3
+        release.set()
+        wait(jobs)
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds"):
+        assert (value(name) or 0) > 0
 
 
 def test_what_happened_is_counted_under_its_name() -> None:

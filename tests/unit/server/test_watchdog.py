@@ -20,7 +20,7 @@ def test_the_longest_pause_is_forgotten_after_two_windows() -> None:
 
 async def test_a_pause_of_the_event_loop_is_measured() -> None:
     measured: list[float] = []
-    watchdog = Watchdog(0, on_pause=measured.append)
+    watchdog = Watchdog(0, on_beat=measured.append)
     watchdog.start()
     began = time.monotonic()
     while time.monotonic() - began < 1.0:

@@ -110,7 +110,7 @@ class ProjectRun:
             if outcome.streams:
                 tx.state.put(self._checkpoints, generations.after(tx.id), revision=checkpoints.revision)
             tx.state.put(self._runs, progress.after(wish.run_id, tx.id, {}).to_json(), revision=runs.revision)
-            tx.commit(source_of(project.name, wish.run_id, (), (), tuple(stage.name for stage in stages)))
+            tx.commit(source_of(project.name, wish.run_id, (), None, tuple(stage.name for stage in stages)))
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
 
     def _already(self, transaction_id: str, seconds: float, attempt: int) -> RunResult:

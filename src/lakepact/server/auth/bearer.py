@@ -1,9 +1,8 @@
 """Whose bearer token this is: an API token, an access token of this server's, or a token of an identity provider.
 
-Each kind is told by its form and checked in its own way only, with its own keys, so none can pass for another. Whoever
-was recognised is remembered for `remember_s`, by the hash of the header they sent: that is how long a revoked token may
-still be good, and all that authentication costs most requests. That they were is known for longer, and lets nobody in:
-it only spares them the wait for others' mistakes. Those who are not recognised are not remembered.
+Each kind is told by its form and checked in its own way only, with its own keys, so none can pass for another. A
+principal that was authenticated is cached for `remember_s`, by the hash of the header: that is how long a revoked token
+may still be good, and all that authentication costs most requests. Failures are not cached.
 """
 
 from __future__ import annotations
@@ -76,10 +75,6 @@ class Bearers:
         if found is None or self._clock.monotonic_s() >= found[1]:
             return None
         return found[0].principal
-
-    def was_good(self, header: bytes) -> bool:
-        """Whether somebody was recognised by this header, however long ago, when it was looked at last."""
-        return _key_of(header) in self._remembered
 
     async def recognise(self, header: bytes) -> Principal:
         """Whose `Authorization` header this is. Raises as `checked` does."""

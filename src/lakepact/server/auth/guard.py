@@ -1,28 +1,40 @@
-"""The one question before every request: who is this? Asked before the body is read.
+"""Authenticate every request, before its body is read.
 
-Whoever was recognised a moment ago passes at once, with one hash and one lookup. Those who send wrong tokens are slowed
-down, each address for itself, and never those whose token was good when it was looked at last: a broken client beside a
-good one does not lock it out.
+A credential that was verified a moment ago passes at once, with one hash and one lookup. Wrong credentials are limited
+without ever refusing a valid one, since many clients may share an address:
+
+- A credential that fails again and again from one address is refused without being verified.
+- Beyond a number of failures of an address, further failures are answered 429 instead of 401.
+- Of one address only a few credentials are verified at the same time; others wait for their turn.
+- Codes of an identity provider's login cost a request to the provider, so an address has a number of failures of its
+  own for them, which no wrong token counts for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from lakepact.access.principal import ANYONE, NOBODY, Principal
 from lakepact.kernel.ports import Clock
 from lakepact.server.auth.bearer import Bearers
 from lakepact.server.auth.errors import SEND_ONE, NotAllowed, TooManyRequests, Unrecognised, challenge
-from lakepact.server.auth.limits import Buckets
+from lakepact.server.auth.limits import Buckets, Turns
 from lakepact.server.auth.sessions import Sessions, is_page
 from lakepact.server.http import Headers, Response, json_response
 from lakepact.server.routing import Route
 
 FAILURES_PER_S: Final = 10.0
 FAILURES_AT_ONCE: Final = 100.0
-"""Wrong tokens from one address, before it has to wait."""
+"""Wrong credentials from one address, and wrong uses of one credential, before they are answered 429."""
+
+VERIFIED_AT_ONCE: Final = 8
+"""Credentials of one address that are verified at the same time."""
+
+T = TypeVar("T")
 
 _UNLIMITED: Final = frozenset({"livez", "readyz", "health", "metrics"})
 
@@ -42,6 +54,9 @@ class Guard:
         self._sessions = sessions
         self._limits = limits
         self._failures = Buckets(FAILURES_PER_S, FAILURES_AT_ONCE, clock)
+        """By address; by address and credential; and by address for the codes of logins."""
+
+        self._turns = Turns(VERIFIED_AT_ONCE)
         self._on_unrecognised = on_unrecognised
 
     def admit(
@@ -87,16 +102,48 @@ class Guard:
                 wait_s,
             )
 
-    def check_failures(self, address: str) -> None:
-        """Raises `TooManyRequests` for an address from which too many wrong tokens have come."""
-        wait_s = self._failures.empty_for_s(address)
+    async def verified(self, address: str, credential: bytes, verify: Callable[[], Awaitable[T]]) -> T:
+        """Return what `verify` finds out about this credential. A valid one always gets there.
+
+        Raises `Unrecognised` as `verify` does, and `TooManyRequests` instead of it where there were too many.
+        """
+        used = (address, hashlib.sha256(credential).digest())
+        self._check(used)
+        async with self._turns.turn(address):
+            try:
+                return await verify()
+            except Unrecognised as error:
+                self._count(error)
+                if error.missing:
+                    raise
+                self._failures.take(used)
+                self._take(address)
+                raise
+
+    def check_codes(self, address: str) -> None:
+        """Raises `TooManyRequests` for an address from which too many wrong codes of logins have come."""
+        self._check(("code", address))
+
+    def code_failed(self, address: str, error: Unrecognised) -> None:
+        if not error.missing:
+            self._failures.take(("code", address))
+        self._count(error)
+
+    def _check(self, key: Hashable) -> None:
+        self._refuse(self._failures.empty_for_s(key))
+
+    def _take(self, key: Hashable) -> None:
+        self._refuse(self._failures.take(key))
+
+    def _refuse(self, wait_s: float) -> None:
         if wait_s > 0:
             self._on_unrecognised("limited")
-            raise TooManyRequests("too many wrong tokens have come from this address; correct yours and wait", wait_s)
+            raise TooManyRequests(
+                "wrong credentials have come too often from here; correct yours and wait as long as Retry-After says",
+                wait_s,
+            ) from None
 
-    def failed(self, address: str, error: Unrecognised) -> None:
-        if not error.missing:
-            self._failures.take(address)
+    def _count(self, error: Unrecognised) -> None:
         self._on_unrecognised("missing" if error.missing else "expired" if error.expired else "wrong")
 
     def refused(self, error: Unrecognised | TooManyRequests) -> Response:
@@ -125,15 +172,13 @@ class Guard:
     async def _recognised(self, bearers: Bearers, authorization: list[bytes], address: str) -> Principal:
         try:
             header = _only(authorization)
-            known = bearers.remembered(header)
-            if known is not None:
-                return known
-            if not bearers.was_good(header):
-                self.check_failures(address)
-            return await bearers.recognise(header)
         except Unrecognised as error:
-            self.failed(address, error)
+            self._count(error)
             raise
+        known = bearers.remembered(header)
+        if known is not None:
+            return known
+        return await self.verified(address, header, partial(bearers.recognise, header))
 
 
 def _every(name: bytes, scope: Mapping[str, Any], headers: Headers) -> list[bytes]:

@@ -42,6 +42,11 @@ class Jwks:
         return found
 
 
+async def fetched_keys(issuer: str, jwks_url: str) -> list[Key]:
+    """Fetch the issuer's keys now. Raises `IssuerUnavailable`."""
+    return _imported(await over_http(issuer, jwks_url)())
+
+
 def _named(keys: Sequence[Key], kid: str | None, algorithm: str) -> Key | None:
     kind = _KINDS.get(algorithm[:2])
     fitting = [key for key in keys if kind is not None and isinstance(key, kind) and _fits(key, algorithm)]

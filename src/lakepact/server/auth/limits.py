@@ -5,8 +5,10 @@ Whoever is let go starts with a full bucket again; to gain by it, an attacker ne
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from lakepact.kernel.ports import Clock
@@ -43,3 +45,24 @@ class Buckets:
     def _left(self, who: Hashable, now_s: float) -> float:
         level, then_s = self._level.get(who, (self._burst, now_s))
         return min(self._burst, level + (now_s - then_s) * self._per_s)
+
+
+class Turns:
+    """Lets `at_once` tasks of each key run at a time. The others wait, in the order in which they came."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._keys: dict[Hashable, tuple[asyncio.Semaphore, list[None]]] = {}
+        """The semaphore of each key that is in use, and an element for each task that runs or waits."""
+
+    @asynccontextmanager
+    async def turn(self, key: Hashable) -> AsyncIterator[None]:
+        semaphore, users = self._keys.setdefault(key, (asyncio.Semaphore(self._at_once), []))
+        users.append(None)
+        try:
+            async with semaphore:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._keys[key]

@@ -14,6 +14,7 @@ import base64
 import binascii
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -46,6 +47,10 @@ class OAuthError(Exception):
         self.status = status
 
 
+class _InvalidGrant(Unrecognised):
+    """The token to be exchanged is not valid."""
+
+
 class OAuthHandler:
     def __init__(
         self,
@@ -69,10 +74,12 @@ class OAuthHandler:
         return [Route("POST", "/v1/oauth/tokens", "getToken", self.token, open=True)]
 
     async def token(self, request: Request) -> Response:
+        sent = b"\0".join((request.body, (request.header("authorization") or "").encode()))
         try:
-            return await self._token(request)
+            return await self._guard.verified(request.address, sent, partial(self._token, request))
+        except _InvalidGrant as error:
+            return _failed(OAuthError("invalid_grant", error.message, 401 if error.expired else 400))
         except Unrecognised as error:
-            self._guard.failed(request.address, error)
             return _failed(OAuthError("invalid_client", error.message, 401))
         except OAuthError as error:
             return _failed(error)
@@ -93,7 +100,6 @@ class OAuthHandler:
                 "this server gives out no tokens (auth); leave `credential` out, or name your identity provider with "
                 "`oauth2-server-uri`",
             )
-        self._guard.check_failures(request.address)
         form = _form(request)
         match form.get("grant_type"):
             case "client_credentials":
@@ -131,8 +137,7 @@ class OAuthHandler:
         try:
             found = await bearers.access_token(subject, even_expired=shown is not None)
         except Unrecognised as error:
-            self._guard.failed(request.address, error)
-            raise OAuthError("invalid_grant", error.message, 401 if error.expired else 400) from None
+            raise _InvalidGrant(error.message, expired=error.expired) from None
         if shown is None:
             assert found.token is not None
             return await bearers.live(found.token, found.secret)

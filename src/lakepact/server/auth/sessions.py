@@ -19,9 +19,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from dataclasses import replace
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from lakepact.access.principal import Principal
 from lakepact.access.secrets import TokenId
@@ -46,6 +47,7 @@ SESSION: Final = "session"
 _CSRF: Final = "csrf"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _MOST_FIELDS: Final = 100
+_MOST_DECODINGS: Final = 5
 
 
 def is_page(route: Route) -> bool:
@@ -146,9 +148,9 @@ class Sessions:
 
     def local(self, path: str) -> str:
         """A place to go back to after the login, if it is one of these pages; else the first page."""
-        plain = path.isascii() and path.isprintable() and "\\" not in path and "//" not in path
-        inside = path == self._base_path + UI or path.startswith(self._base_path + UI + "/")
-        return path if plain and inside else self._base_path + UI
+        bare = re.split(r"[?#]", path, maxsplit=1)[0]
+        inside = bare == self._base_path + UI or bare.startswith(self._base_path + UI + "/")
+        return path if inside and _is_plain(path, bare) else self._base_path + UI
 
     def protect(self, route: Route) -> Route:
         """The same route; if it changes something below `/ui`, only for requests from these pages."""
@@ -188,6 +190,24 @@ class Sessions:
         known = [_csrf(secret, session) for secret in await self._keys.derived(_CSRF)]
         if not any(hmac.compare_digest(sent.encode(), one.encode()) for one in known):
             raise NotFromHere("the form is not of this session, or too old; load the page again and send it again")
+
+
+def _is_plain(path: str, bare: str) -> bool:
+    """Whether a browser goes to this path and nowhere else. `bare` is the path without query and fragment.
+
+    Browsers resolve `.` and `..` also when they are encoded, take a backslash for a slash and drop control characters;
+    proxies may decode once more. So the path is decoded until nothing changes, and must be in normal form then.
+    """
+    if not path.isascii() or not path.isprintable() or "\\" in path or "//" in path:
+        return False
+    for _ in range(_MOST_DECODINGS):
+        decoded = unquote(bare)
+        if decoded == bare:
+            dots = {".", ".."} & set(bare.split("/"))
+            # The levels of a namespace are separated by a control character.
+            return bare.replace("\x1f", "").isprintable() and "\\" not in bare and "//" not in bare and not dots
+        bare = decoded
+    return False
 
 
 def _csrf(secret: bytes, session: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from lakepact.catalog.keys import CHANGEABLE, family_of
+from lakepact.catalog.keys import CHANGEABLE, family_of, levels_of
 from lakepact.catalog.overlay import READ_ONLY, WAREHOUSE
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.keys import Key, segments_of
@@ -17,18 +17,41 @@ from lakepact.server.grpc.requests import ISOLATIONS, STATES
 from lakepact.v1 import transactions_pb2 as pb
 
 _OWN: Final = (WAREHOUSE, READ_ONLY)
-_SHOWN: Final = CHANGEABLE | {"state"}
-_POINTERS: Final = ("tables", "views")
+_SHOWN: Final = CHANGEABLE | {"state", "names"}
+_POINTERS: Final = ("tables", "views", "delta")
+_BUSY: Final = {
+    "type": "SlowDownException",
+    "message": "its prepare or its commit did not get through: another transaction held a table, or the store did not "
+    "answer. Nothing was applied, and nothing is held. Send it again, or abort it",
+}
+_EXPIRED: Final = {
+    "type": "TransactionExpiredException",
+    "message": "it was neither committed nor renewed in time. Nothing was applied. Begin a new transaction",
+}
+
+
+def state_of(record: TransactionRecord) -> pb.TransactionState:
+    """The state of a transaction, the same whatever store keeps it.
+
+    SQL stores leave a transaction open if its prepare or commit meets a table that is held; it takes no more changes.
+    Document stores call it retryable.
+    """
+    return STATES[State.RETRYABLE if record.state is State.OPEN and record.sealed else record.state]
 
 
 def transaction_of(record: TransactionRecord, warehouse: str, writes: Iterable[Write] = ()) -> pb.Transaction:
     error: Mapping[str, Any] = {}
-    if record.state is State.FAILED:
+    state = state_of(record)
+    if state == pb.TS_APPLY_FAILED_RETRYABLE:
+        error = _BUSY
+    elif record.expired:
+        error = _EXPIRED
+    elif record.state is State.FAILED:
         error = (record.answer or {}).get("error") or {"type": "Conflict", "message": "a table has moved"}
     return pb.Transaction(
         transaction_id=record.id,
         warehouse=warehouse,
-        state=STATES[record.state],
+        state=state,
         isolation=ISOLATIONS[record.isolation],
         read_only=record.properties.get(READ_ONLY) == "true",
         properties={name: value for name, value in record.properties.items() if name not in _OWN},
@@ -62,7 +85,12 @@ def _intents(writes: Iterable[Write], error: Mapping[str, Any]) -> list[pb.Trans
 
 def _intent(write: Write) -> pb.TransactionIntent:
     intent = pb.TransactionIntent(target=write.key, expected_version=write.revision)
-    if family_of(write.key) in _POINTERS:
+    if family_of(write.key) == "names":
+        _, _, path, name = segments_of(write.key)
+        intent.table.CopyFrom(pb.TablePath(namespace=levels_of(path), name=name))
+        if write.value is not None:
+            intent.table_id = str(write.value["id"])
+    elif family_of(write.key) in _POINTERS:
         intent.table_id = segments_of(write.key)[-1]
         if write.value is not None:
             intent.table.CopyFrom(pb.TablePath(namespace=write.value["namespace"], name=write.value["name"]))

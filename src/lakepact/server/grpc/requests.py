@@ -80,7 +80,11 @@ def states_of(asked: Sequence[pb.TransactionState]) -> list[State]:
     for number, one in enumerate(asked):
         if one not in STATES.values():
             raise BadField(f"states[{number}]", f"there is no state {int(one)}")
-    return [state for state, name in STATES.items() if name in asked]
+    states = [state for state, name in STATES.items() if name in asked]
+    if State.RETRYABLE in states and State.OPEN not in states:
+        # On SQL stores some of those are open, and sealed.
+        states.append(State.OPEN)
+    return states
 
 
 def page_size_of(asked: int) -> int:

@@ -22,7 +22,7 @@ from lakepact.kernel.model import State, TransactionRecord
 from lakepact.limits import LARGE_INPUT_BYTES
 from lakepact.runtime import off_loop
 from lakepact.server.grpc import requests
-from lakepact.server.grpc.answers import transaction_of
+from lakepact.server.grpc.answers import state_of, transaction_of
 from lakepact.server.rest.door import catalog_named, default_warehouse
 from lakepact.server.rest.errors import NoSuchTransaction
 from lakepact.v1 import transactions_pb2 as pb
@@ -93,7 +93,7 @@ class TransactionsService:
     ) -> pb.CommitTransactionResponse:
         requests.key_of(request.idempotency_key)
         catalog, record = await self._asked(request, who)
-        if record.state is State.OPEN:
+        if record.state in (State.OPEN, State.PREPARED):
             await _refuse_empty(catalog, record)
         try:
             done = await catalog.transactions.commit(_call(catalog, record.id, "commitTransaction", source))
@@ -124,7 +124,9 @@ class TransactionsService:
     ) -> pb.ListTransactionsResponse:
         catalog = self._catalog(request.warehouse, who)
         states, size = requests.states_of(request.states), requests.page_size_of(request.page_size)
-        page = await catalog.transactions.list(states, request.page_token or None, size)
+        page = await catalog.transactions.list(
+            states, request.page_token or None, size, lambda record: not states or state_of(record) in request.states
+        )
         shown = [transaction_of(record, catalog.warehouse.name) for record in page.transactions]
         return pb.ListTransactionsResponse(transactions=shown, next_page_token=page.after or "")
 
@@ -152,6 +154,9 @@ async def _record(catalog: Catalog, transaction_id: TransactionId) -> Transactio
 async def _shown(catalog: Catalog, transaction_id: TransactionId) -> pb.Transaction:
     record = await _record(catalog, transaction_id)
     contents = await catalog.transactions.contents(transaction_id)
+    if record.state is State.OPEN:
+        # Document stores say in the log that it is sealed, and not in the record.
+        record = replace(record, sealed=contents.sealed)
     return transaction_of(record, catalog.warehouse.name, contents.writes)
 
 
@@ -163,7 +168,7 @@ async def _check_ended(catalog: Catalog, transaction_id: TransactionId, refusal:
 
 
 async def _refuse_empty(catalog: Catalog, record: TransactionRecord) -> None:
-    """Whoever commits nothing has probably forgotten to prepare."""
+    """Refuse to commit nothing, prepared or not: the client has probably forgotten its changes."""
     contents = await catalog.transactions.contents(record.id)
     if not contents.writes and not contents.reads:
         raise ClosedTransaction(

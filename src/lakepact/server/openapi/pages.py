@@ -47,6 +47,7 @@ PAGES: Final[Mapping[str, Operation]] = {
         "Say something about a table", "The form for owner, description, tags and protection of a table or view."
     ),
     "showTransactions": _page("Transactions", "What is under way and what it waits for, and what has ended.", "state"),
+    "confirmAbort": _page("Abort a transaction?", "What would be discarded, and the form that aborts it."),
     "showTransaction": _page("A transaction", "What it moved together, or what it holds and waits for."),
     "showPipelines": _page("Runs of pipelines", "Of the last 30 days, the newest first."),
     "showRun": _page("A run of a pipeline", "Its stages, its checks with sample rows, and its graph with durations."),

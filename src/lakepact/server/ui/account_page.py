@@ -3,6 +3,7 @@ a name has none of them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -50,14 +51,14 @@ class AccountPages:
         return self._frame.response(self._form(request.query.get("next", ""), ended="ended" in request.query))
 
     async def begin(self, request: Request) -> Response:
-        """The login form. Wrong tokens are slowed down as everywhere."""
-        self._guard.check_failures(request.address)
+        """The login form. Wrong tokens are limited as everywhere."""
         fields = form_fields(request)
         back = self._sessions.local(fields.get("next", ""))
         try:
-            _, cookie = await self._sessions.begin(fields.get("token", ""))
+            token = fields.get("token", "")
+            begin = partial(self._sessions.begin, token)
+            _, cookie = await self._guard.verified(request.address, token.encode(), begin)
         except Unrecognised as error:
-            self._guard.failed(request.address, error)
             return self._frame.response(self._form(back, str(error), error.code))
         return _to(back, cookie)
 
@@ -73,12 +74,12 @@ class AccountPages:
     async def finish(self, request: Request) -> Response:
         """Back from there. Whatever comes of it, this login is over: a code is tried once."""
         issuer = self._over_issuer()
-        self._guard.check_failures(request.address)
+        self._guard.check_codes(request.address)
         try:
             found, back = await issuer.finish(request.query, cookies_of(request))
             session = await self._sessions.begun(found)
         except Unrecognised as error:
-            self._guard.failed(request.address, error)
+            self._guard.code_failed(request.address, error)
             return self._frame.response(self._form("", str(error), error.code, issuer.over()))
         except IssuerUnavailable as error:
             return self._not_now("", error, issuer.over())

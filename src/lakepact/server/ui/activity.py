@@ -27,6 +27,9 @@ _WINDOWS_S: Final = (15, 60, 300, 1_800, 7_200, 43_200, 259_200, 2_592_000)
 
 _PAGE: Final = 200
 _MOST_PAGES: Final = 10
+_PAGES_OF_A_HALF: Final = 2
+"""Of a period that is one of many: most are too long, and are read for nothing."""
+
 MOST_UNDECIDED: Final = 100
 _MOST_LOOKED_INTO: Final = 25
 
@@ -134,16 +137,8 @@ async def recent(
 ) -> Recent:
     """The newest of those that have ended, or those made before this one."""
     wanted = list(states)
-    end_ms = window.now_ms() + 60_000 if before is None else timestamp_ms(before)
-    found: list[TransactionRecord] = []
-    for window_s in _WINDOWS_S:
-        some, complete = await _since(window, wanted, end_ms - window_s * 1000, before)
-        if not complete and found:
-            break
-        found = some
-        if len(found) > limit:
-            break
-    newest = found[::-1]
+    end_ms = window.now_ms() + 60_000 if before is None else timestamp_ms(before) + 1
+    newest = (await _newest(window, wanted, end_ms, before, limit))[::-1]
     following = str(newest[limit - 1].id) if len(newest) > limit else None
     changes = await window.sight.moved(newest[:limit])
     return Recent([Ended(record, changes[record.id]) for record in newest[:limit]], following)
@@ -183,14 +178,46 @@ def waits_for(record: TransactionRecord) -> str:
             return ""
 
 
+async def _newest(
+    window: Window, states: Sequence[State], end_ms: int, before: TransactionId | None, limit: int
+) -> list[TransactionRecord]:
+    """More than `limit` of the newest records, the oldest of them first; fewer if there are not so many.
+
+    A store lists the oldest first, and a listing that is read in part has the wrong end of it. So only a period that is
+    read to its end counts: it grows until it holds enough, and if it then holds more than is read, it is halved.
+    """
+    found: list[TransactionRecord] = []
+    read_ms = end_ms
+    """Everything since this moment is in `found`."""
+
+    for window_s in _WINDOWS_S:
+        since_ms = end_ms - window_s * 1000
+        some, complete = await _since(window, states, since_ms, before, _MOST_PAGES)
+        while not complete and read_ms - since_ms > 1:
+            middle_ms = (since_ms + read_ms) // 2
+            some, complete = await _since(window, states, middle_ms, before, _PAGES_OF_A_HALF)
+            if complete and len(some) <= limit:
+                # Too few: go further back from here.
+                found, read_ms, complete = some, middle_ms, False
+            else:
+                since_ms = middle_ms
+        if not complete:
+            # More records of one millisecond than are read.
+            return found or some
+        found, read_ms = some, since_ms
+        if len(found) > limit:
+            break
+    return found
+
+
 async def _since(
-    window: Window, states: Sequence[State], since_ms: int, before: TransactionId | None
+    window: Window, states: Sequence[State], since_ms: int, before: TransactionId | None, most_pages: int
 ) -> tuple[list[TransactionRecord], bool]:
     """What was made since then, the oldest first; and whether that is all of it."""
     found: list[TransactionRecord] = []
     after: str | None = None
     store = window.inside.parts.store
-    for _ in range(_MOST_PAGES):
+    for _ in range(most_pages):
         page = await store.transactions(states, made_since_ms=max(since_ms, 0), after=after, limit=_PAGE)
         earlier = [one for one in page.transactions if before is None or one.id < before]
         found += await window.sight.shown([one for one in earlier if _is_ours(one, window.warehouse)])

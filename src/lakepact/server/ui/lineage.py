@@ -125,8 +125,7 @@ def _inputs(receipts: Iterable[Mapping[str, Any]], itself: str) -> set[str]:
     """The tables that these versions were made of, according to inputs that the server verified.
 
     Inputs that a writer has only declared are in the table's timeline, marked as such: a writer may declare any name.
-    A receipt has the inputs of its whole run and the stages that used each. Where a stage has the table's name, its
-    inputs are those of that stage.
+    Inputs that a transaction has only loaded are left out, because it is not known which of its tables used them.
     """
     found: set[str] = set()
     for receipt in receipts:

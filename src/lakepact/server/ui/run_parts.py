@@ -198,7 +198,10 @@ def checks_of(report: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) ->
 def quality_of(report: Mapping[str, Any], checks: Sequence[Mapping[str, Any]]) -> str:
     if all(one.get("status") == _NOT_RUN for one in checks):
         return "not-checked"
-    return "failed" if any(one.get("status") == "failed" for one in checks) else "passed"
+    found = {str(one.get("status")) for one in checks} - {_NOT_RUN}
+    if "failed" in found:
+        return "failed"
+    return "passed" if found == {"passed"} else "warned"
 
 
 def seconds_of(report: Mapping[str, Any]) -> float | None:

@@ -77,7 +77,7 @@ class ServerPages:
             tag(
                 "p",
                 f"The charts are of {whose}, over the last hour at most, one sample every {EVERY_S:g} s. ",
-                _elsewhere("All metrics", self._about.metrics, "/metrics"),
+                _elsewhere("All metrics", self._about.metrics, "/metrics", "a token of an administrator"),
                 " · ",
                 _elsewhere("API documentation", self._about.api_docs, "/docs"),
                 class_="muted",
@@ -153,8 +153,8 @@ class ServerPages:
         )
 
 
-def _elsewhere(title: str, place: str | None, path: str) -> Markup:
-    return tag("a", title, href=place) if place is not None else join(f"{title}: GET {path} with a token")
+def _elsewhere(title: str, place: str | None, path: str, token: str = "a token") -> Markup:
+    return tag("a", title, href=place) if place is not None else join(f"{title}: GET {path} with {token}")
 
 
 def _newest(told: Any, mine: Mapping[str, object] | None) -> Mapping[str, Any]:

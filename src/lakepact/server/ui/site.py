@@ -104,6 +104,7 @@ class Site:
             (f"{table}/{GOVERN}", "showGovernance", self._governance.form),
             ("/ui/transactions/{warehouse}", "showTransactions", self._transactions.overview),
             (transaction, "showTransaction", self._transactions.show),
+            (f"{transaction}/abort", "confirmAbort", self._transactions.confirm_abort),
             ("/ui/pipelines/{warehouse}", "showPipelines", self._pipelines.overview),
             ("/ui/pipelines/{warehouse}/{transaction}", "showRun", self._pipelines.run),
             ("/ui/mirrors/{warehouse}", "showMirrors", self._mirrors.mirrors),

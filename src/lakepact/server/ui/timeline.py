@@ -14,7 +14,7 @@ from typing import Any, Final
 from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.history import Entry, Version, timeline, version_number, versions_of
 from lakepact.catalog.pointers import Pointer
-from lakepact.catalog.receipts import commit_key
+from lakepact.catalog.receipts import cell_commit_key
 from lakepact.delta.ports import VersionRow
 from lakepact.errors import LakepactError
 from lakepact.server.ui.receipts import Document, Documents
@@ -99,9 +99,9 @@ class Timeline:
         They go by the revision of the table's cell, which grows with every version and with every renaming: the
         transaction tells whether it is the right one.
         """
-        current = int(pointer.summary.get("version") or 0)
+        current, generation = int(pointer.summary.get("version") or 0), window.inside.settings.generation
         places = {
-            (row.version, back): _delta_name(pointer.id, revision - (current - row.version) - back, row)
+            (row.version, back): _delta_name(pointer.id, revision - (current - row.version) - back, generation, row)
             for row in rows
             for back in range(_MOST_RENAMES)
         }
@@ -143,14 +143,14 @@ def _receipt_name(version: Version) -> str | None:
         return None
 
 
-def _delta_name(table_id: str, revision: int, row: VersionRow) -> str | None:
+def _delta_name(table_id: str, revision: int, generation: int, row: VersionRow) -> str | None:
     if revision < 1:
         return None
     at = _receipt_name(Version("", row.info.timestamp_ms))
     if at is None:
         return None
     day = at.split("/")[2]
-    return f"_catalog/events/{day}/delta/committed/{commit_key(f'cell:{table_id}:{revision}')}.json"
+    return f"_catalog/events/{day}/delta/committed/{cell_commit_key(table_id, revision, generation)}.json"
 
 
 def figures(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -56,16 +56,45 @@ def steps(links: Links, warehouse: str, record: TransactionRecord, token: str) -
         action=links.transaction(warehouse, record.id, "renew"),
         class_="step",
     )
+    # The page behind it asks before anything happens.
     abort = tag(
         "form",
-        tag("input", type="hidden", name=CSRF_FIELD, value=token),
-        tag("button", "Abort", type="submit", class_="danger"),
-        tag("span", "Nothing of it will ever be visible.", class_="muted"),
-        method="post",
+        tag("button", "Abort…", type="submit", class_="danger"),
+        tag("span", "Nothing it has staged will become visible.", class_="muted"),
+        method="get",
         action=links.transaction(warehouse, record.id, "abort"),
         class_="step",
     )
-    return card("End it or let it live", renew if record.state in (State.OPEN, State.PREPARED) else NOTHING, abort)
+    return card("Renew or abort", renew if record.state in (State.OPEN, State.PREPARED) else NOTHING, abort)
+
+
+def abort_form(links: Links, warehouse: str, looked: Activity, token: str) -> Markup:
+    """The question before an abort: what is lost, whose it is, and the two answers."""
+    record = looked.record
+    changes = [one.name for one in looked.touched if one.written and one.what != "name"]
+    named = ", ".join(changes[:MOST_NAMED]) + (
+        f" and {len(changes) - MOST_NAMED} more" if len(changes) > MOST_NAMED else ""
+    )
+    return card(
+        "Abort",
+        tag("p", "All changes that it has staged are discarded. This cannot be undone."),
+        facts(
+            [
+                ("Begun by", who(record)),
+                ("Begun", text.instant(record.created_ms)),
+                ("Changes", name(named) if changes else "none yet"),
+            ]
+        ),
+        tag(
+            "form",
+            tag("input", type="hidden", name=CSRF_FIELD, value=token),
+            tag("button", "Abort the transaction", type="submit", class_="danger"),
+            tag("a", "Keep it", href=links.transaction(warehouse, record.id)),
+            method="post",
+            action=links.transaction(warehouse, record.id, "abort"),
+            class_="step",
+        ),
+    )
 
 
 def moved_together(links: Links, window: Window, changes: Sequence[CommittedChange]) -> Markup:
@@ -144,7 +173,9 @@ def touches(links: Links, warehouse: str, record: TransactionRecord, looked: Act
     return card(title, grid(columns, rows, label=title, numbers=(3, 4)), flush=True)
 
 
-def facts_of(links: Links, window: Window, record: TransactionRecord) -> list[tuple[str, Child]]:
+def facts_of(
+    links: Links, window: Window, record: TransactionRecord, aborted_by: str | None = None
+) -> list[tuple[str, Child]]:
     answer = record.answer or {}
     source: Any = answer.get("source") or {}
     shown = {key: value for key, value in record.properties.items() if not key.startswith("lakepact")}
@@ -159,6 +190,7 @@ def facts_of(links: Links, window: Window, record: TransactionRecord) -> list[tu
         ("Operation", name(str(answer["operation"])) if answer.get("operation") else None),
         ("Begun", text.instant(record.created_ms)),
         ("Ended", None if record.decided_ms is None else text.instant(record.decided_ms)),
+        ("Aborted by", name(aborted_by) if aborted_by else None),
         ("Took", None if took is None else text.duration(max(took, 0))),
         ("Isolation", record.isolation.value),
         ("Source", name(_source(source)) if source else None),

@@ -69,6 +69,7 @@ class TransactionPages:
         token = await self._sessions.csrf(request)
         changes = (await window.sight.moved([record]))[record.id]
         faster = await movers(window, self._windows.timeline, record)
+        aborted_by = await window.transactions.aborted_by(record)
         several = badge(f"{len(changes)} moved together", ACCENT) if len(changes) > 1 else None
         body = (
             heading(tag("span", record.id, class_="mono small"), state_badge(record.state), several),
@@ -77,7 +78,7 @@ class TransactionPages:
             transaction_parts.moved_together(links, window, changes) if changes else NOTHING,
             transaction_parts.refusal_of(links, warehouse, record, faster),
             transaction_parts.touches(links, warehouse, record, looked),
-            card("About it", facts(transaction_parts.facts_of(links, window, record))),
+            card("About it", facts(transaction_parts.facts_of(links, window, record, aborted_by))),
         )
         return Page(
             f"Transaction {record.id}",
@@ -86,6 +87,28 @@ class TransactionPages:
             warehouse=warehouse,
             trail=(("Transactions", links.transactions(warehouse)),),
         )
+
+    async def confirm_abort(self, request: Request) -> Page:
+        """A page that asks before a transaction is aborted. It works without scripts."""
+        window, record = await self._asked(request)
+        warehouse, links = window.warehouse, self._links
+        looked = await activity.look_into(window, record)
+        token = await self._sessions.csrf(request)
+        body = (
+            heading(f"Abort transaction {record.id}?", state_badge(record.state)),
+            transaction_parts.abort_form(links, warehouse, looked, token)
+            if not record.state.final
+            else card(
+                "It has ended",
+                tag("p", f"The transaction is {record.state.value} and cannot be aborted any more."),
+                tag("a", "Back to the transaction", href=links.transaction(warehouse, record.id)),
+            ),
+        )
+        trail = (
+            ("Transactions", links.transactions(warehouse)),
+            (str(record.id), links.transaction(warehouse, record.id)),
+        )
+        return Page("Abort a transaction", body, section="transactions", warehouse=warehouse, trail=trail)
 
     async def abort(self, request: Request) -> Response:
         window, record = await self._asked(request)

@@ -18,8 +18,17 @@ from lakepact.server.ui.receipts import Document
 _LINEAGE = {
     "verified": ("verified", "The server has seen these being loaded in the transaction"),
     "declared-unverified": ("declared, not verified", "What the writer says of itself"),
+    "loaded": (
+        "loaded in its transaction",
+        "The transaction has loaded these tables; which of its tables was made of which is not recorded",
+    ),
 }
-_QUALITY = {"passed": ("Passed", GOOD), "failed": ("Failed", BAD), "not-checked": ("Not checked", CALM)}
+_QUALITY = {
+    "passed": ("Passed", GOOD),
+    "warned": ("Passed with warnings", WARN),
+    "failed": ("Failed", BAD),
+    "not-checked": ("Not checked", CALM),
+}
 _MOST_INPUTS = 12
 
 
@@ -163,10 +172,10 @@ def _lineage(
 
 
 def _input(one: Mapping[str, Any], links: Links, warehouse: str) -> Markup:
-    snapshot = one.get("snapshot-id")
+    at = one.get("snapshot-id", one.get("version"))
     return join(
         table_link(links, warehouse, str(one["table"])),
-        tag("span", "@", name(str(snapshot)), class_="muted mono") if snapshot else None,
+        tag("span", "@", name(str(at)), class_="muted mono") if at is not None else None,
     )
 
 

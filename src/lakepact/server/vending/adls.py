@@ -36,7 +36,9 @@ _SLACK_MS: Final = 300_000
 """Clocks differ: what is valid from now on is valid a little earlier."""
 
 _READ: Final = "rl"
+_ADD: Final = "racwl"
 _WRITE: Final = "racwdl"
+_PERMISSIONS: Final = {Right.READ: _READ, Right.ADD: _ADD, Right.WRITE: _WRITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def signed_access(
     if len(scope.folder.encode()) > 1_024:
         raise NotScopable(f"{scope.location} is longer than Azure lets the name of a folder be")
     whole = reach == "container"
-    permissions = _WRITE if scope.right is Right.WRITE else _READ
+    permissions = _PERMISSIONS[scope.right]
     resource = f"/blob/{account}/{scope.bucket}" + ("" if whole else f"/{scope.folder}")
     kind = "c" if whole else "d"
     of_key = (key.oid, key.tid, key.start, key.expiry, key.service, key.version)

@@ -172,8 +172,10 @@ class Delegation:
 
     async def _right(self, request: Request, scope: Operations, table: Identifier, home: Home) -> Right:
         if self._right_of is not None:
-            return await self._right_of(request, table)
-        return Right.WRITE if await scope.may_write(table, home.id) else Right.READ
+            right = await self._right_of(request, table)
+        else:
+            right = Right.WRITE if await scope.may_write(table, home.id) else Right.READ
+        return Right.ADD if right.deletes and scope.open_transaction is not None else right
 
     async def _credential(self, vendor: Vendor, operations: Operations, home: Home, right: Right) -> Credential:
         provider, credentials = vendor.provider, vendor.credentials

@@ -141,15 +141,21 @@ class GcsProvider:
         return {"gcs.oauth2.refresh-credentials-endpoint": path, "gcs.oauth2.refresh-credentials-enabled": "true"}
 
 
+_ROLES: Final = {
+    Right.READ: ("objectViewer",),
+    Right.ADD: ("objectViewer", "objectCreator"),
+    # Not Storage Object Admin, which would let one say who else may reach an object.
+    Right.WRITE: ("objectUser",),
+}
+
+
 def boundary(scope: Scope) -> dict[str, Any]:
     """The credential access boundary: pure. `Scope` has no quote in it that could end a text."""
     objects = f"resource.name.startsWith('projects/_/buckets/{scope.bucket}/objects/{scope.folder}/')"
     listing = f"api.getAttribute('storage.googleapis.com/objectListPrefix', '').startsWith('{scope.folder}/')"
-    # Not Storage Object Admin, which would let one say who else may reach an object.
-    role = "inRole:roles/storage.objectUser" if scope.right is Right.WRITE else "inRole:roles/storage.objectViewer"
     rule = {
         "availableResource": f"//storage.googleapis.com/projects/_/buckets/{scope.bucket}",
-        "availablePermissions": [role],
+        "availablePermissions": [f"inRole:roles/storage.{role}" for role in _ROLES[scope.right]],
         "availabilityCondition": {"expression": f"{objects} || {listing}"},
     }
     return {"accessBoundary": {"accessBoundaryRules": [rule]}}

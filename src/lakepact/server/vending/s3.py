@@ -48,6 +48,9 @@ class S3Provider:
             "s3.session-token": keys.session_token,
             "s3.session-token-expires-at-ms": str(keys.expires_ms),
         }
+        if not scope.right.deletes:
+            # So Iceberg's Java clients do not try: a refused deletion of their own leftovers would be an error to some.
+            config["s3.delete-enabled"] = "false"
         tag = hashlib.sha256(keys.session_token.encode()).hexdigest()[:16]
         return Credential(scope.prefix, config, keys.expires_ms, tag)
 

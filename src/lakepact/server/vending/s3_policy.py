@@ -18,13 +18,9 @@ _MOST_CHARACTERS: Final = 2_048
 """What STS takes."""
 
 _READ: Final = ["s3:GetObject"]
-_WRITE: Final = [
-    "s3:GetObject",
-    "s3:PutObject",
-    "s3:DeleteObject",
-    "s3:AbortMultipartUpload",
-    "s3:ListMultipartUploadParts",
-]
+_ADD: Final = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+_WRITE: Final = [*_ADD, "s3:DeleteObject"]
+_OBJECTS: Final = {Right.READ: _READ, Right.ADD: _ADD, Right.WRITE: _WRITE}
 METADATA_FILE: Final = ".metadata.json"
 """What the names of metadata files end with, before `.gz` if they are old and packed."""
 
@@ -36,9 +32,9 @@ _PARTITIONS: Final = ("aws-cn", "aws-us-gov", "aws-iso", "aws-iso-b")
 def session_policy(scope: Scope, *, role_arn: str, kms_keys: Sequence[str] = ()) -> str:
     partition = next((one for one in _PARTITIONS if role_arn.startswith(f"arn:{one}:")), "aws")
     bucket = f"arn:{partition}:s3:::{scope.bucket}"
-    writes = scope.right is Right.WRITE
+    writes = scope.right.writes
     statements: list[dict[str, Any]] = [
-        {"Effect": "Allow", "Action": _WRITE if writes else _READ, "Resource": f"{bucket}/{scope.folder}/*"},
+        {"Effect": "Allow", "Action": _OBJECTS[scope.right], "Resource": f"{bucket}/{scope.folder}/*"},
         {
             "Effect": "Allow",
             "Action": ["s3:ListBucket"],

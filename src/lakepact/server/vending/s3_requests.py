@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from lakepact.catalog.errors import BadRequest, Refusal
 from lakepact.iceberg.fields import JsonObject, filled_text, json_list, json_object, optional_text
 from lakepact.server.vending.s3_policy import METADATA_FILE
-from lakepact.server.vending.scope import Right, Scope
+from lakepact.server.vending.scope import Scope
 from lakepact.server.vending.sigv4 import UNSIGNED, canonical_query, encoded, sha256
 
 _MOST_DELETED: Final = 1_000
@@ -253,7 +253,7 @@ def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope)
     if not key.startswith(f"{scope.folder}/"):
         raise NotSigned(f"the object is not one of the table's, which are below {scope.location}/")
     _check_spelling(key)
-    names, writes = set(query), scope.right is Right.WRITE
+    names = set(query)
     match method:
         case "GET" | "HEAD" if names <= {"versionId", "partNumber"}:
             return
@@ -267,10 +267,21 @@ def _check_object(method: str, query: Mapping[str, str], key: str, scope: Scope)
             needed = "to delete"
         case _:
             raise NotSigned(f"{method} with the query fields {sorted(names)} is not signed for a table's objects")
-    if not writes:
+    if not scope.right.writes:
         raise NotSigned(f"you may read this table; the right to write is needed {needed}")
+    # An upload that is not completed is no file.
+    if method == "DELETE" and "uploadId" not in names:
+        _check_deletes(scope)
     if method in ("PUT", "POST") and METADATA_FILE in key[len(scope.folder) :]:
         raise NotSigned("metadata files are written by the catalog alone; commit to the table instead")
+
+
+def _check_deletes(scope: Scope) -> None:
+    if not scope.right.deletes:
+        raise NotSigned(
+            f"inside a transaction no file of {scope.location} is deleted: the committed table may refer to it. "
+            f"Delete it outside of the transaction"
+        )
 
 
 def _check_bucket(request: SignRequest, query: Mapping[str, str], scope: Scope, payload: str) -> str:
@@ -280,8 +291,9 @@ def _check_bucket(request: SignRequest, query: Mapping[str, str], scope: Scope, 
             raise NotSigned(f"a listing must have a prefix inside of the table's folder, {scope.folder}/")
         return payload
     if request.method == "POST" and set(query) == {"delete"}:
-        if scope.right is not Right.WRITE:
+        if not scope.right.writes:
             raise NotSigned("you may read this table; the right to write is needed to delete")
+        _check_deletes(scope)
         if request.body is None:
             raise NotSigned("a request to delete many objects is signed with its body; send the body too")
         for key in _deleted(request.body):

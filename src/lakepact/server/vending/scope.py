@@ -28,7 +28,19 @@ _TWO_READINGS: Final = re.compile(r"""[*?$"'\\\x00-\x1f\x7f]""")
 
 class Right(StrEnum):
     READ = "read"
+    ADD = "add"
+    """Read files and write new ones, but delete none. A writer gets this inside an open transaction, where a file that
+    is deleted may be one that the committed table refers to."""
+
     WRITE = "write"
+
+    @property
+    def writes(self) -> bool:
+        return self is not Right.READ
+
+    @property
+    def deletes(self) -> bool:
+        return self is Right.WRITE
 
 
 class NotScopable(Refusal):

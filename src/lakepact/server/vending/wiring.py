@@ -96,7 +96,11 @@ def _s3(
     own = OwnKeys(options, outside, clock, sts)
     config = {"client.region": region, "s3.region": region}
     if url is not None:
-        config |= {"s3.endpoint": url, "s3.path-style-access": "false" if endpoint.virtual else "true"}
+        # ClickHouse takes the endpoint for a folder only with a slash at its end; the others accept it.
+        config |= {
+            "s3.endpoint": f"{url.rstrip('/')}/",
+            "s3.path-style-access": "false" if endpoint.virtual else "true",
+        }
     provider = (
         None
         if given.role_arn is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,9 +46,18 @@ class Collector:
 
 
 def collection_job(
-    catalogs: Mapping[str, Catalog], clock: Clock, settings: CollectorSettings, *, interval_s: float, expire: bool
+    catalogs: Mapping[str, Catalog],
+    clock: Clock,
+    settings: CollectorSettings,
+    *,
+    interval_s: float,
+    expire: bool,
+    on_left: Callable[[str, int], None] = lambda warehouse, count: None,
 ) -> Job:
-    """A job of upkeep: one warehouse a pass, and all of them once an interval."""
+    """A job of upkeep: one warehouse a pass, and all of them once an interval.
+
+    `on_left` hears after every pass how much of a warehouse could not be judged, and was left as it is.
+    """
     collectors = {name: Collector(catalog, settings) for name, catalog in catalogs.items()}
     classes = [one for one in CLASSES if expire or one is not Class.SNAPSHOTS]
     waiting: list[str] = []
@@ -61,7 +70,9 @@ def collection_job(
                 return False
             next_s = clock.monotonic_s() + interval_s
             waiting.extend(collectors)
-        await collectors[waiting.pop()].run(classes, Report())
+        name, report = waiting.pop(), Report()
+        await collectors[name].run(classes, report)
+        on_left(name, len(report.left))
         return bool(waiting)
 
     return collect

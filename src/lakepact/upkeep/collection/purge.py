@@ -38,6 +38,7 @@ class _Others:
 
     folders: frozenset[str]
     needed: set[str]
+    unreadable: list[CannotJudge]
     in_use: dict[str, str]
     """Folders of tables that are dropped, and still looked at; by whom."""
 
@@ -84,12 +85,13 @@ class Purge:
         if not begun:
             return
         # Only now, when nobody can bring them back, it is looked who else needs their files.
-        try:
-            others = await self._others(begun)
-        except CannotJudge as error:
-            report.leave("files of dropped tables", error)
-            return
+        others = await self._others(begun)
+        for unreadable in others.unreadable:
+            report.leave("files that an unreadable table may refer to", unreadable)
         for one in begun:
+            if others.unreadable and await self._may_be_needed(one.pointer, others):
+                report.leave(shown(one.pointer.identifier), "an unreadable table may refer to its files")
+                continue
             by = others.in_use.get(one_spelling(one.pointer.location))
             if by is not None:
                 report.leave(shown(one.pointer.identifier), f"{by} still looks at it")
@@ -118,11 +120,20 @@ class Purge:
         mirrored = await self._catalog.parts.watch.mirrored(self._catalog.warehouse.name)
         in_use = {one_spelling(one.location): "a mirror" for one in mirrored}
         in_use |= {going[one.id]: f"transaction {one.transaction_id}" for one in found if one.id in going}
-        return _Others(
-            frozenset(one_spelling(one.location) for one in found if one.id not in going),
-            await self._references.needed_by_others(_distinct(found), going.values()),
-            in_use,
-        )
+        needed = await self._references.needed_by_others(_distinct(found), going.values())
+        folders = frozenset(one_spelling(one.location) for one in found if one.id not in going)
+        return _Others(folders, needed.paths, needed.unreadable, in_use)
+
+    async def _may_be_needed(self, pointer: Pointer, others: _Others) -> bool:
+        """Whether a table that cannot be read may refer to a file in the folder of this one."""
+        parts = self._catalog.parts
+        folder = parts.warehouse.blob_name(pointer.location)
+        after: str | None = None
+        while page := await parts.blobs.list(f"{folder}/", after, _PAGE):
+            if any(one.may_need(file.modified_ms) for file in page for one in others.unreadable):
+                return True
+            after = page[-1].name
+        return False
 
     async def _purge_one(self, pointer: Pointer, others: _Others, remover: Remover) -> None:
         name, folder = shown(pointer.identifier), one_spelling(pointer.location)

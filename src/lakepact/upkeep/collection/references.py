@@ -33,14 +33,26 @@ K = TypeVar("K")
 _MOST_REMEMBERED: Final = 500_000
 _AT_ONCE: Final = 16
 
+_MARGIN_MS: Final = 3_600_000
+"""How far times of files, which storage gives, may disagree."""
+
 _MAY_BE_GONE: Final = (Why.PINNED, Why.MIRRORED, Why.STAGED)
 """Of a version that only few still look at, snapshots may have been expired and their files deleted."""
 
 
 class CannotJudge(LakepactError):
-    """A table cannot be read, so nobody knows which files it needs."""
+    """A table cannot be read, so it is not known which files it needs."""
 
     type = "cannot-judge"
+
+    def __init__(self, message: str, changed_ms: int | None = None) -> None:
+        """`changed_ms`: when its metadata was written. It refers to no file that was written later. None: not known."""
+        super().__init__(message)
+        self.changed_ms = changed_ms
+
+    def may_need(self, written_ms: int) -> bool:
+        """Whether the table may refer to a file that was written then, by the clock of the storage."""
+        return self.changed_ms is None or written_ms <= self.changed_ms + _MARGIN_MS
 
 
 @dataclass(slots=True)
@@ -51,6 +63,15 @@ class TableFiles:
     manifests: set[str] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
     """Manifest lists, statistics, earlier metadata files; not the current one."""
+
+
+@dataclass(slots=True)
+class Needed:
+    """What others need of some folders."""
+
+    paths: set[str] = field(default_factory=set)
+    unreadable: list[CannotJudge] = field(default_factory=list)
+    """One for each table that cannot be read: it may need files of any of the folders."""
 
 
 class References:
@@ -73,14 +94,19 @@ class References:
             found.data.update(files_in(*data))
         return found
 
-    async def needed_by_others(self, others: Iterable[Reached], folders: Collection[str]) -> set[str]:
-        """The files below these folders that others lead to. All in `one_spelling`. Raises `CannotJudge`."""
-        needed: set[str] = set()
+    async def needed_by_others(self, others: Iterable[Reached], folders: Collection[str]) -> Needed:
+        """Return the files below these folders that others refer to. All in `one_spelling`."""
+        found = Needed()
         for one in others:
-            for path in await self._leads_outside(one):
+            try:
+                paths = await self._leads_outside(one)
+            except CannotJudge as error:
+                found.unreadable.append(error)
+                continue
+            for path in paths:
                 if any(is_inside(path, folder) for folder in folders):
-                    needed.add(path)
-        return needed
+                    found.paths.add(path)
+        return found
 
     # --- how ---
 
@@ -104,9 +130,19 @@ class References:
             if one.why in _MAY_BE_GONE:
                 return []
             raise CannotJudge(
-                f"{one.name} cannot be read, so it is not known which files it needs: {error}. Repair it or drop it"
+                f"{one.name} cannot be read, so it is not known which files it needs: {error}. Repair it or drop it",
+                await self._changed_ms(one.metadata_location),
             ) from error
         return sorted(found)
+
+    async def _changed_ms(self, metadata_location: str) -> int | None:
+        """When this file was written; None if it is not there."""
+        try:
+            name = self._parts.warehouse.blob_name(metadata_location)
+        except Refusal:
+            return None
+        entries = await self._parts.blobs.list(name, None, 1)
+        return entries[0].modified_ms if entries and entries[0].name == name else None
 
     async def _delta_leads_outside(self, one: Reached, own: str) -> list[str]:
         if self._parts.rows is None or one.version is None:

@@ -62,6 +62,11 @@ def test_it_signs_as_microsofts_library_does(right: Right, permissions: str, sig
     assert (fields["sr"], fields["sdd"], fields["spr"]) == ("d", "3", "https")
 
 
+def test_inside_a_transaction_the_signature_deletes_nothing() -> None:
+    sas = signed_access(KEY, scope(Right.ADD), account="company", start="a", expiry="b", reach="directory")
+    assert dict(parse_qsl(sas))["sp"] == "racwl"
+
+
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Azurite, Path]]:
     certificate, key = loopback_certificate(tmp_path_factory.mktemp("certificate"))

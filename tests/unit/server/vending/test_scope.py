@@ -98,6 +98,16 @@ def test_a_readers_policy() -> None:
         assert not allows(policy(Right.READ), action, mine)
 
 
+def test_the_policy_inside_a_transaction_adds_files_and_deletes_none() -> None:
+    folder = "arn:aws:s3:::lake/wh/db/t-1"
+    for action in ("s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"):
+        assert allows(policy(Right.ADD), action, f"{folder}/data/a")
+    assert not allows(policy(Right.ADD), "s3:DeleteObject", f"{folder}/data/a")
+    assert not allows(policy(Right.ADD), "s3:PutObject", f"{folder}/metadata/00001-x.metadata.json")
+    key = "arn:aws:kms:eu-central-1:1:key/x"
+    assert allows(policy(Right.ADD, kms_keys=[key]), "kms:GenerateDataKey", key)
+
+
 def test_a_listing_is_of_the_folder() -> None:
     bucket = "arn:aws:s3:::lake"
     for prefix in ("wh/db/t-1/", "wh/db/t-1/data/"):
@@ -131,3 +141,9 @@ def test_googles_boundary() -> None:
     )
     [rule] = boundary(scope())["accessBoundary"]["accessBoundaryRules"]
     assert rule["availablePermissions"] == ["inRole:roles/storage.objectUser"]
+    # Creating an object in the place of another needs the permission to delete, which these roles lack.
+    [rule] = boundary(scope(right=Right.ADD))["accessBoundary"]["accessBoundaryRules"]
+    assert rule["availablePermissions"] == [
+        "inRole:roles/storage.objectViewer",
+        "inRole:roles/storage.objectCreator",
+    ]

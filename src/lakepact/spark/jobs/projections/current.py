@@ -1,6 +1,7 @@
 """The tables that say what is now: `tables` and `columns`.
 
-Of two receipts of a table the one with the higher revision is newer, whichever is found first. A bounded number of
+Of two receipts of a table the one with the higher revision is newer, whichever is found first. Revisions begin again
+when a backup is restored, with a higher generation. A bounded number of
 tables is looked at together, so that neither the driver nor a plan grows with their number.
 """
 
@@ -19,6 +20,7 @@ from lakepact.spark.transaction import Stage
 _TOGETHER: Final = 1_000
 _STATE: Final = (
     *("table_name", "namespace", "name", "levels", "kind", "format", "dropped", "changed_at", "change", "revision"),
+    "generation",
     *("transaction_id", "commit_key", "location", "metadata_location", "schema_id", "snapshot_id"),
 )
 
@@ -65,7 +67,12 @@ def _combined(receipts: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _order(at: str) -> Column:
-    return F.struct(F.coalesce("revision", F.lit(-1)).alias("revision"), F.col(at).alias("at"), "commit_key")
+    return F.struct(
+        F.coalesce("generation", F.lit(0)).alias("generation"),
+        F.coalesce("revision", F.lit(-1)).alias("revision"),
+        F.col(at).alias("at"),
+        "commit_key",
+    )
 
 
 def _state() -> Column:

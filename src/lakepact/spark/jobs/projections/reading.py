@@ -24,6 +24,7 @@ _TYPES: Final = {
     "change": "STRING",
     "id": "STRING",
     "revision": "BIGINT",
+    "generation": "BIGINT",
     "namespace": "ARRAY<STRING>",
     "name": "STRING",
     "transaction-id": "STRING",

@@ -18,7 +18,7 @@ _INPUTS: Final = (
 )
 _CHECKS: Final = (
     "ARRAY<STRUCT<table: STRING, name: STRING, kind: STRING, status: STRING, severity: STRING, rows: BIGINT, "
-    "violations: BIGINT, tolerated: DOUBLE>>"
+    "violations: BIGINT, tolerated: DOUBLE, position: INT>>"
 )
 _NAMESPACE: Final = "namespace"
 _WHO: Final = ("source_kind", "principal", "client", "pipeline", "run_id", "source", "lineage", "quality")
@@ -114,21 +114,28 @@ def lineage(receipts: DataFrame) -> DataFrame:
 
 
 def checks(receipts: DataFrame) -> DataFrame:
-    """Every receipt of a transaction repeats all of its checks."""
+    """A receipt has the checks of its table, each with its position among those of the transaction. A check of a view
+    is in the receipts of all tables that were made of the view; in older releases every receipt repeated all checks."""
     table = F.struct("table_name", "table_id", "snapshot_id")
+    listed = F.transform(
+        F.from_json("checks", _CHECKS),
+        lambda check, index: check.withField("position", F.coalesce(check["position"], index)),
+    )
     rows = (
         receipts.where("transaction_id IS NOT NULL")
         .groupBy(TOGETHER, "transaction_id")
         .agg(
-            F.max_by("checks", F.struct(F.length("checks"), "commit_key")).alias("told"),
+            F.array_distinct(F.flatten(F.collect_list(listed))).alias("listed"),
             F.max("committed_at").alias("committed_at"),
             F.max("pipeline").alias("pipeline"),
             F.max("run_id").alias("run_id"),
             F.array_sort(F.collect_list(F.when(F.col("table_name").isNotNull(), table))).alias("tables"),
         )
-        .where("length(told) > 2")
-        .select("*", F.posexplode(F.from_json("told", _CHECKS)).alias("position", "check"))
-        .select("*", F.col("check.table").alias("table_name"), *(f"check.{name}" for name in _OF_A_CHECK))
+        .where("size(listed) > 0")
+        .select("*", F.explode("listed").alias("check"))
+        .select(
+            "*", "check.position", F.col("check.table").alias("table_name"), *(f"check.{name}" for name in _OF_A_CHECK)
+        )
     )
     return _of_their_tables(rows)
 

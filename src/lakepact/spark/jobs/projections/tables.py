@@ -53,7 +53,8 @@ TABLES: Final = Projection(
     """
     table_id STRING, table_name STRING, namespace STRING, name STRING, levels ARRAY<STRING>, kind STRING, format STRING,
     dropped BOOLEAN, owner STRING, description STRING, created_at TIMESTAMP, changed_at TIMESTAMP, change STRING,
-    revision BIGINT, transaction_id STRING, commit_key STRING, location STRING, metadata_location STRING,
+    revision BIGINT, generation BIGINT, transaction_id STRING, commit_key STRING, location STRING,
+    metadata_location STRING,
     schema_id INT, snapshot_id BIGINT, refs MAP<STRING, BIGINT>, properties MAP<STRING, STRING>, metadata_read BOOLEAN
     """,
 )
