@@ -61,10 +61,13 @@ GZIP_MEMBERS: Final = Limit(
 JSON_DEPTH: Final = Limit("json-depth", 100, "levels", "nesting of a JSON body", "Flatten the document")
 JSON_VALUES: Final = Limit(
     "json-values",
-    200_000,
+    500_000,
     "values",
     "values of a JSON body: members, array elements, objects and arrays",
     "Split the request into several smaller ones",
+)
+JSON_MEMBERS: Final = Limit(
+    "json-members", 50_000, "members", "members of one object in a JSON body", "Split the object"
 )
 NAMESPACE_LEVELS: Final = Limit(
     "namespace-levels", 64, "levels", "levels of a namespace, in every operation", "Use a flatter namespace"
@@ -103,6 +106,13 @@ REQUEST_COLUMNS: Final = Limit(
     "columns of all schemas in one request",
     "Send the schemas in several requests",
 )
+STATISTICS_CHARACTERS: Final = Limit(
+    "statistics-characters",
+    1 << 20,
+    "characters",
+    "the statistics of one Delta file",
+    "Collect statistics for fewer columns",
+)
 LAYOUT_FIELDS: Final = Limit(
     "layout-fields",
     1_000,
@@ -113,18 +123,26 @@ LAYOUT_FIELDS: Final = Limit(
 TABLE_PROPERTIES: Final = Limit(
     "table-properties", 10_000, "properties", "properties of one table, view or namespace", "Remove properties"
 )
-BATCH_IDENTIFIERS: Final = Limit(
-    "batch-identifiers", 1_000, "tables", "tables of one batch load", "Load the tables in several requests"
-)
 BATCH_RESPONSE_BYTES: Final = Limit(
     "batch-response-bytes",
-    64 << 20,
+    32 << 20,
     "bytes",
     "the metadata in the response of one batch load",
     "Load the tables in several requests",
 )
-REPORT_STAGES: Final = Limit(
-    "report-stages", 2_000, "stages", "stages of one run report", "Report fewer stages, or split the pipeline"
+MESSAGE_FIELDS: Final = Limit(
+    "message-fields",
+    10_000,
+    "fields",
+    "top-level fields of one gRPC message, such as its changes",
+    "Send fewer changes in one call",
+)
+REPORT_ENTRIES: Final = Limit(
+    "report-entries",
+    2_000,
+    "entries",
+    "stages of one run report; its checks; its inputs",
+    "Report fewer of them, or split the pipeline",
 )
 REPORT_EDGES: Final = Limit(
     "report-edges",
@@ -138,6 +156,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     GZIP_MEMBERS,
     JSON_DEPTH,
     JSON_VALUES,
+    JSON_MEMBERS,
     NAMESPACE_LEVELS,
     NAME_CHARACTERS,
     TYPE_CHARACTERS,
@@ -145,11 +164,12 @@ LIMITS: Final[tuple[Limit, ...]] = (
     COLUMN_PATH_CHARACTERS,
     SCHEMA_COLUMNS,
     REQUEST_COLUMNS,
+    STATISTICS_CHARACTERS,
     LAYOUT_FIELDS,
     TABLE_PROPERTIES,
-    BATCH_IDENTIFIERS,
     BATCH_RESPONSE_BYTES,
-    REPORT_STAGES,
+    MESSAGE_FIELDS,
+    REPORT_ENTRIES,
     REPORT_EDGES,
 )
 
@@ -218,10 +238,9 @@ def check_request_columns(schemas: Sequence[object], where: str) -> None:
 
 
 def check_run_report(report: Mapping[str, Any]) -> None:
-    """Refuse a run report with too many stages, or whose stages name too many inputs."""
-    stages = report.get("stages")
-    if not isinstance(stages, list):
-        return
-    REPORT_STAGES.check(len(stages), "run report: 'stages'")
-    reads = (stage.get("reads") for stage in stages if isinstance(stage, dict))
+    """Refuse a run report with too many stages, checks or inputs, or whose stages name too many inputs. These fields
+    are lists, which the caller has checked."""
+    for field in ("stages", "checks", "inputs"):
+        REPORT_ENTRIES.check(len(report.get(field) or ()), f"run report: {field!r}")
+    reads = (stage.get("reads") for stage in report.get("stages") or () if isinstance(stage, dict))
     REPORT_EDGES.check(sum(len(one) for one in reads if isinstance(one, list)), "run report: 'reads' of all stages")

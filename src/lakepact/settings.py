@@ -261,7 +261,14 @@ class Settings(BaseSettings):
     )
     tls_key: str = Field(default="", description="The file with that certificate's private key, in PEM, not encrypted.")
     base_path: str = Field(default="", description="What every path begins with, such as `/catalog`.")
-    max_body_bytes: int = Field(default=32 * 1024 * 1024, description="The size of one request's body, unpacked.", gt=0)
+    max_body_bytes: int = Field(
+        default=16 * 1024 * 1024, description="The size of one request's body, decompressed.", gt=0
+    )
+    max_metadata_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        description="The size of the metadata that one commit may give a table or view, as JSON.",
+        gt=0,
+    )
     max_head_bytes: int = Field(
         default=64 * 1024, description="The size of one request's first line and headers.", gt=0
     )

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from lakepact.access.principal import Principal
 from lakepact.errors import InvalidRequest
 from lakepact.kernel.keys import Key, key_of, segments_of
+from lakepact.limits import NAMESPACE_LEVELS
 
 EVERYONE: Final = "everyone"
 """The holder that everybody is whom the server knows."""
@@ -120,7 +121,8 @@ class Rights:
         best = self.everywhere
         if self.namespaces:
             levels = tuple(levels)
-            for depth in range(1, len(levels) + 1):
+            # Requests with deeper namespaces are refused before; the cost of this loop is quadratic in the depth.
+            for depth in range(1, min(len(levels), NAMESPACE_LEVELS.most) + 1):
                 best = higher(best, self.namespaces.get(levels[:depth]))
         return best
 

@@ -77,6 +77,7 @@ class Catalog(Operations):
             warehouse,
             blobs,
             settings.cache_bytes,
+            most_bytes=settings.max_metadata_bytes,
             look_every_time=warehouse.root.startswith("file:"),
             on_cache=watch.cache,
         )

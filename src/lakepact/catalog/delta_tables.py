@@ -123,8 +123,8 @@ class DeltaTables:
         identifier = Identifier(namespace, request.name)
         properties = await self._namespaces.enter(draft, namespace)
         await self._tables.refuse_taken(draft, identifier)
-        schema = schemas.parse(request.schema_string)
-        schemas.check_new(schema, request.partition_columns)
+        schema = await draft.compute(schemas.parse, request.schema_string)
+        await draft.compute(schemas.check_new, schema, request.partition_columns)
         uuid = str(uuids.uuid4())
         location = without_trailing_slash(
             request.location or self._warehouse.new_location(identifier, uuid, properties)
@@ -140,7 +140,7 @@ class DeltaTables:
             draft.now_ms,
         )
         protocol = managed_protocol(schema)
-        check_change((), protocol, metadata)
+        await draft.compute(check_change, (), protocol, metadata)
         summary = {"uuid": uuid, "location": location, "version": 0, "ict-ms": draft.now_ms, SHAPE: 0}
         pointer = Pointer.to_delta(identifier, summary, Change.CREATE)
         await self._tables.claim(draft, pointer)
@@ -204,7 +204,7 @@ class DeltaTables:
             )
         if not is_managed(protocol):
             raise BadRequest(f"{shown(pointer.identifier)} was imported read-only; take it over to change it")
-        check_change(commit.actions, protocol, metadata)
+        await draft.compute(check_change, commit.actions, protocol, metadata)
         if note.statements:
             # Changed in this transaction before: all its statements are one version.
             await self._check_removed_are_there(rows, pointer, staged, commit.actions)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,15 +18,18 @@ from typing import Any, Final
 
 import orjson
 
-from lakepact.catalog.errors import MissingFile, NotFound
+from lakepact.bounded_input import BadGzip, TooLarge, gunzip, parse_document
+from lakepact.catalog.errors import BadRequest, MissingFile, NotFound
 from lakepact.catalog.pointers import Kind, Pointer
 from lakepact.catalog.warehouse import Warehouse
-from lakepact.errors import Unreadable
+from lakepact.errors import OutOfMemory, Unreadable
 from lakepact.iceberg import metadata as tables
 from lakepact.iceberg import views
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import has_gzip_name
 from lakepact.kernel.ports import BlobStore
+from lakepact.limits import LARGE_INPUT_BYTES, LARGE_METADATA_BYTES, LimitExceeded
+from lakepact.runtime import off_loop
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MOST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
@@ -75,9 +77,12 @@ class MetadataFiles:
         cache_bytes: int,
         *,
         look_every_time: bool,
+        most_bytes: int = 16 << 20,
         on_cache: Callable[[bool], None] = lambda hit: None,
     ) -> None:
-        """`look_every_time`: a file may be taken away by hand, and looking costs next to nothing."""
+        """`look_every_time`: a file may be taken away by hand, and looking costs next to nothing. `most_bytes`: the
+        size of a new metadata file, not compressed; files that are there already may be larger."""
+        self.most_bytes = most_bytes
         self._warehouse = warehouse
         self._blobs = blobs
         self._look_every_time = look_every_time
@@ -133,15 +138,52 @@ class MetadataFiles:
         return file
 
     async def raw(self, location: str) -> bytes:
-        """The JSON of a file that a request names and that has not been checked yet. Raises `NotFound`."""
-        data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
+        """The JSON of a file that has not been checked yet."""
+        data = await self._get(location)
+        try:
+            if _is_large(data):
+                return await off_loop(_decompressed, location, data, _MOST_UNPACKED_BYTES)
+            return _decompressed(location, data, _MOST_UNPACKED_BYTES)
+        except TooLarge:
+            raise Unreadable(f"metadata file {location} is larger than {_MOST_UNPACKED_BYTES:,} bytes") from None
+
+    async def raw_new(self, location: str) -> bytes:
+        """The same for a file that a client names. A file that is larger than new metadata may be is not read."""
+        name = self._warehouse.blob_name(location, "metadata-location")
+        for entry in await self._blobs.list(name, limit=1):
+            if entry.name == name:
+                check_size(entry.size, self.most_bytes)
+        data = await self._get(location)
+        try:
+            text = await off_loop(_decompressed, location, data, self.most_bytes) if _is_large(data) else None
+            text = text if text is not None else _decompressed(location, data, self.most_bytes)
+        except TooLarge:
+            raise BadRequest(
+                f"metadata file {location} has more than {self.most_bytes:,} bytes when it is decompressed; that is "
+                f"the limit (max_metadata_bytes)"
+            ) from None
+        check_size(len(text), self.most_bytes)
+        return text
+
+    async def _get(self, location: str) -> bytes:
+        try:
+            data = await self._blobs.get(self._warehouse.blob_name(location, "metadata-location"))
+        except MemoryError:
+            raise _out_of_memory(location, 0) from None
         if data is None:
             raise NotFound(f"Failed to open input stream for file: {location}. It is not in the warehouse")
-        return _decompressed(location, data)
+        return data
+
+    def most_bytes_after(self, base: MetadataFile | None) -> int:
+        """How large the next version of a table may be. One that is larger than the limit already may still shrink."""
+        return self.most_bytes if base is None else max(self.most_bytes, len(base.text))
 
     async def write(self, location: str, text: bytes, document: JsonObject, digest: str) -> bool:
         """Write a new version, durable on return. False if another version is there under this very name."""
-        data = gzip.compress(text, mtime=0) if has_gzip_name(location) else text
+        data = text
+        if has_gzip_name(location):
+            large = len(text) > LARGE_INPUT_BYTES
+            data = await off_loop(gzip.compress, text, mtime=0) if large else gzip.compress(text, mtime=0)
         name = self._warehouse.blob_name(location)
         if not await self._blobs.put(name, data):
             return False
@@ -188,17 +230,14 @@ class MetadataFiles:
                 f"warehouse was moved. Set them as they were; `lakepact doctor` tells more"
             )
         try:
-            text = await self.raw(location)
+            data = await self._get(location)
         except NotFound:
             raise MissingFile.at(location) from None
-        try:
-            document = read(orjson.loads(text))
-        except (orjson.JSONDecodeError, Unreadable) as error:
-            raise Unreadable(
-                f"metadata file {location} is damaged: {error}. Nothing was changed. Restore the file from a backup, "
-                f"or register an older version of the table"
-            ) from error
-        found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest_of(text))
+        if _is_large(data):
+            text, document, digest = await off_loop(_decoded, location, data, read)
+        else:
+            text, document, digest = _decoded(location, data, read)
+        found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest)
         if look:
             self._remember(found)
         return found
@@ -264,9 +303,11 @@ def _weight(file: MetadataFile) -> int:
 def parsed(location: str, text: bytes) -> Any:
     """What a client asks to register, as JSON."""
     try:
-        return orjson.loads(text)
+        return parse_document(text)
     except orjson.JSONDecodeError as error:
         raise Unreadable(f"metadata file {location} is not JSON: {error}") from error
+    except MemoryError:
+        raise _out_of_memory(location, len(text)) from None
 
 
 def referenced_only(file: MetadataFile) -> bytes:
@@ -275,23 +316,58 @@ def referenced_only(file: MetadataFile) -> bytes:
     return file.referenced
 
 
-def _decompressed(location: str, data: bytes) -> bytes:
+def _decompressed(location: str, data: bytes, most_bytes: int) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
-    parts: list[bytes] = []
-    left = _MOST_UNPACKED_BYTES
     try:
-        # A gzip file may be several, one behind the other.
-        while data and left > 0:
-            member = zlib.decompressobj(wbits=31)
-            parts.append(member.decompress(data, left))
-            left -= len(parts[-1])
-            if left > 0 and not member.eof:
-                raise Unreadable(f"metadata file {location} is not valid gzip: its end is missing")
-            # Some writers fill up the end.
-            data = member.unused_data.lstrip(b"\0")
-    except zlib.error as error:
+        return gunzip(data, most_bytes, f"metadata file {location}", padded=True)
+    except BadGzip as error:
         raise Unreadable(f"metadata file {location} is not valid gzip: {error}") from error
-    if left <= 0:
-        raise Unreadable(f"metadata file {location} is larger than {_MOST_UNPACKED_BYTES:,} bytes when it is unpacked")
-    return b"".join(parts)
+    except LimitExceeded as error:
+        raise Unreadable(str(error)) from error
+
+
+def _decoded(location: str, data: bytes, read: Callable[[object], JsonObject]) -> tuple[bytes, JsonObject, str]:
+    """The text of a stored metadata file, its document and its digest."""
+    try:
+        text = _decompressed(location, data, _MOST_UNPACKED_BYTES)
+        return text, read(parse_document(text)), digest_of(text)
+    except TooLarge:
+        raise Unreadable(
+            f"metadata file {location} is larger than {_MOST_UNPACKED_BYTES:,} bytes when it is decompressed"
+        ) from None
+    except (orjson.JSONDecodeError, Unreadable) as error:
+        raise Unreadable(
+            f"metadata file {location} is damaged: {error}. Nothing was changed. Restore the file from a backup, "
+            f"or register an older version of the table"
+        ) from error
+    except MemoryError:
+        raise _out_of_memory(location, len(data)) from None
+
+
+def _out_of_memory(location: str, size: int) -> OutOfMemory:
+    return OutOfMemory(
+        f"the server has not enough free memory to read metadata file {location} ({size:,} bytes). Nothing was "
+        f"applied, and the file is not damaged; send the request again later, or give the server more memory"
+    )
+
+
+def _is_large(data: bytes) -> bool:
+    """Whether it takes too long to decode this on the event loop. gzip may stand for a thousand times as much."""
+    return len(data) > (LARGE_INPUT_BYTES if data.startswith(_GZIP_MAGIC) else LARGE_METADATA_BYTES)
+
+
+def serialized(document: JsonObject) -> tuple[bytes, str]:
+    """The JSON of a new metadata file, and its digest."""
+    text = orjson.dumps(document)
+    return text, digest_of(text)
+
+
+def check_size(size: int, most_bytes: int) -> None:
+    """Refuse new metadata that is too large."""
+    if size > most_bytes:
+        raise BadRequest(
+            f"the metadata would have {size:,} bytes; the limit is {most_bytes:,} (max_metadata_bytes). Nothing was "
+            f"applied. Expire snapshots, remove schemas, statistics and properties that are not needed, and send the "
+            f"request again; or ask the operator to raise the setting"
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lakepact.access.rules import Role
 from lakepact.catalog import governance
@@ -39,6 +39,10 @@ from lakepact.kernel.identity import TransactionId, uuid7
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell
 from lakepact.kernel.ports import BlobStore, CellStore, Clock, Rng, Tasks
+from lakepact.limits import BATCH_RESPONSE_BYTES
+
+_FILES_AT_ONCE: Final = 16
+"""Metadata files that one batch load reads side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class CatalogSettings:
     """How long a change waits for a table that another transaction holds. The same on every store."""
 
     cache_bytes: int = 256 << 20
+    max_metadata_bytes: int = 16 << 20
     multi_table: bool = True
     max_delta_files: int = 100_000
     mirrors: tuple[str, ...] = ()
@@ -251,10 +256,19 @@ class Operations:
         return await self._names.all_tables(cells, identifiers)
 
     async def table_files(self, tables: Sequence[TableAt]) -> list[MetadataFile]:
-        # Side by side only what takes a while: most of them are at hand.
-        away = list(dict.fromkeys(one for one in tables if not self.parts.files.holds(one.location)))
-        loaded = dict(zip(away, await self.parts.tasks.all([self._file_at(one) for one in away]), strict=True))
-        return [loaded.get(one) or await self._file_at(one) for one in tables]
+        """The metadata files of these tables, in this order. Together they must fit into one response."""
+        loaded: dict[TableAt, MetadataFile] = {}
+        size = 0
+        # Cached files come first: they cost nothing, and may exceed the limit before any other one is read.
+        cached = [one for one in dict.fromkeys(tables) if self.parts.files.holds(one.location)]
+        others = [one for one in dict.fromkeys(tables) if not self.parts.files.holds(one.location)]
+        for some in [cached, *(others[n : n + _FILES_AT_ONCE] for n in range(0, len(others), _FILES_AT_ONCE))]:
+            files = await self.parts.tasks.all([self._file_at(one) for one in some])
+            loaded |= zip(some, files, strict=True)
+            size += sum(len(file.text) for file in files)
+            if len(loaded) > 1:
+                BATCH_RESPONSE_BYTES.check(size, f"the metadata of {len(loaded)} of {len(tables)} tables")
+        return [loaded[one] for one in tables]
 
     async def _file_at(self, table: TableAt) -> MetadataFile:
         return await self.parts.files.known_by(table.location, table.digest)

@@ -366,12 +366,13 @@ class Publisher:
             # Renamed or registered, and nothing else.
             return Write(write.key, revision, pointer.to_json())
         else:
-            metadata = (await self._parts.files.of(pointer)).document
+            metadata = draft.starts_from(await self._parts.files.of(pointer))
             base_location = note.base_location
-        base = None if base_location is None else (await self._parts.files.table(base_location)).document
+        file = None if base_location is None else await self._parts.files.table(base_location)
+        base = None if file is None else draft.starts_from(file)
         document = published(metadata, base=base, base_location=base_location, now_ms=draft.now_ms)
         location = next_metadata_location(document, base_location, draft.unique_name(pointer.id))
-        digest = draft.put(location, document)
+        digest = await draft.put(location, document, self._parts.files.most_bytes_after(file))
         change = Change.CREATE if base is None else Change.COMMIT
         new = Pointer.to(Kind.TABLE, pointer.identifier, document, location, change, base_location, digest=digest)
         if call.judge is not None:
@@ -409,9 +410,9 @@ class Publisher:
         assert note.commits is not None and note.base_location is not None
         if pointer is None or pointer.identifier != staged.identifier:
             raise _rebase_conflict(staged, write, current, "it was renamed or dropped meanwhile")
-        newer = (await self._parts.files.of(pointer)).document
+        newer = draft.starts_from(await self._parts.files.of(pointer))
         try:
-            base = (await self._parts.files.table(note.base_location)).document
+            base = draft.starts_from(await self._parts.files.table(note.base_location))
         except MissingFile:
             if any(one["metadata-file"] == note.base_location for one in newer.get("metadata-log") or ()):
                 raise
@@ -425,7 +426,7 @@ class Publisher:
             if failures := check_all(metadata, commit.requirements):
                 raise _rebase_conflict(staged, write, current, failures[0].message)
             try:
-                metadata = apply(metadata, commit.updates, Context(draft.now_ms)).metadata
+                metadata = (await draft.compute(apply, metadata, commit.updates, Context(draft.now_ms))).metadata
             except (InvalidRequest, StaleUpdate) as error:
                 # The change was valid when it was staged: it does not fit what others have made of the table.
                 raise _rebase_conflict(staged, write, current, str(error)) from error

@@ -32,6 +32,7 @@ from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.identity import TransactionId, timestamp_ms
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Cell, State, TransactionRecord
+from lakepact.limits import check_run_report
 
 FORMAT: Final = 2
 """Since format 2 a report holds the server's facts. In an older one a member of that name was written by its author."""
@@ -124,6 +125,7 @@ def checked_report(
     for field in ("stages", "checks", "inputs"):
         if not isinstance(body.get(field, []), list):
             raise BadRequest(f"{field!r} of a report of a run is a list")
+    check_run_report(body)
     claims = {field: value for field, value in body.items() if field != PRINCIPAL}
     owner = {} if principal is None else {PRINCIPAL: principal}
     return {**claims, **owner, "format": FORMAT, "transaction-id": transaction_id, FACTS: facts.to_json()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lakepact.catalog.earlier import Earlier, assigned_uuid, leaves_traces, named
 from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, Refusal
-from lakepact.catalog.files import MetadataFiles, digest_of, parsed
+from lakepact.catalog.files import MetadataFile, MetadataFiles, check_size, digest_of, parsed
 from lakepact.catalog.governance import refuse_protected
 from lakepact.catalog.ids import claim_id
 from lakepact.catalog.keys import Keys
@@ -75,7 +75,8 @@ class Tables:
         uuid = str(uuids.uuid4())
         check_properties(request.properties)
         location = request.location or self._warehouse.new_location(identifier, uuid, properties)
-        metadata = create_metadata(
+        metadata = await draft.compute(
+            create_metadata,
             schema=request.schema,
             spec=request.spec,
             order=request.order,
@@ -100,7 +101,7 @@ class Tables:
         """A table that is new under this name, with metadata that has no file yet."""
         location = next_metadata_location(metadata, None, draft.unique_name(metadata["table-uuid"]))
         self._warehouse.blob_name(location)
-        digest = draft.put(location, metadata)
+        digest = await draft.put(location, metadata, self._files.most_bytes)
         pointer = Pointer.to(Kind.TABLE, identifier, metadata, location, change, digest=digest)
         await self.claim(draft, pointer)
         self._folders.check_paths(draft, pointer, metadata, {})
@@ -199,22 +200,25 @@ class Tables:
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
         uuid = assigned_uuid(commit.updates) or str(uuids.uuid4())
         location = self._warehouse.new_location(identifier, uuid, properties)
-        applied = apply(None, commit.updates, Context(draft.now_ms, new_uuid=uuid, new_location=location))
+        context = Context(draft.now_ms, new_uuid=uuid, new_location=location)
+        applied = await draft.compute(apply, None, commit.updates, context)
         self._warehouse.check_metadata(applied.metadata)
         pointer = await self._begin(draft, identifier, applied.metadata, Change.CREATE)
         return Changed(identifier, pointer.metadata_location)
 
     async def _change_old(self, draft: Draft, identifier: Identifier, commit: Commit, pointer: Pointer) -> Changed:
-        base = (await self._files.of(pointer)).document
+        file = await self._files.of(pointer)
+        base = draft.starts_from(file)
         failures = check_all(base, commit.requirements)
         if failures:
             return Changed(identifier, failures=failures)
-        applied = apply(base, commit.updates, Context(draft.now_ms, previous_location=pointer.metadata_location))
+        context = Context(draft.now_ms, previous_location=pointer.metadata_location)
+        applied = await draft.compute(apply, base, commit.updates, context)
         if not applied.changed:
             # Beside other tables this one is a guard: what it requires must hold when they change.
             draft.depend_on(self._keys.table(pointer.id))
             return Changed(identifier, pointer.metadata_location)
-        new = self._next(draft, pointer, applied, base)
+        new = await self._next(draft, pointer, applied, file)
         self._folders.check_paths(draft, new, applied.metadata, base)
         if new.location != pointer.location:
             await self._folders.claim(draft, new)
@@ -238,12 +242,12 @@ class Tables:
             await self._change_old(draft, identifier, Commit(identifier, (), tuple(updates)), pointer)
         return {"snapshots": list(gone.snapshots), "refs": list(gone.refs)}
 
-    def _next(self, draft: Draft, pointer: Pointer, applied: Applied, base: JsonObject) -> Pointer:
+    async def _next(self, draft: Draft, pointer: Pointer, applied: Applied, base: MetadataFile) -> Pointer:
         """The pointer to the next version, whose file goes into the draft."""
         metadata = applied.metadata
-        self._warehouse.check_metadata(metadata, base)
+        self._warehouse.check_metadata(metadata, base.document)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
-        digest = draft.put(location, metadata)
+        digest = await draft.put(location, metadata, self._files.most_bytes_after(base))
         if _deletes_old_metadata(metadata):
             draft.dropped_files.extend(applied.dropped_files)
         return Pointer.to(
@@ -266,14 +270,16 @@ class Tables:
         if location is not None:
             self._check_own(pointer, location)
         try:
-            raw = text if text is not None else await self._files.raw(what)
-            metadata = check_table_metadata(parsed(what, raw))
+            raw = text if text is not None else await self._files.raw_new(what)
+            check_size(len(raw), self._files.most_bytes)
+            draft.base_bytes = max(draft.base_bytes, len(raw))
+            metadata = await draft.compute(_checked, what, raw)
         except (Unreadable, InvalidMetadata) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
         # If this one is damaged, that is no fault of the request.
-        base = (await self._files.of(pointer)).document
+        base = draft.starts_from(await self._files.of(pointer))
         try:
-            check_successor(base, metadata)
+            await draft.compute(check_successor, base, metadata)
         except (InvalidMetadata, InvalidUpdate) as error:
             raise BadRequest(f"{what} cannot follow {pointer.metadata_location}: {error}") from error
         if location == pointer.metadata_location:
@@ -294,8 +300,10 @@ class Tables:
         digest = digest_of(raw)
         if location is None:
             # Named by its content: whoever hands it in again finds it there.
-            location, digest = draft.put_named(
-                metadata, lambda digest: next_metadata_location(metadata, pointer.metadata_location, digest)
+            location, digest = await draft.put_named(
+                metadata,
+                lambda digest: next_metadata_location(metadata, pointer.metadata_location, digest),
+                self._files.most_bytes,
             )
         following = Pointer.to(
             Kind.TABLE,
@@ -331,8 +339,9 @@ class Tables:
     ) -> JsonObject:
         """A table whose metadata file is there already."""
         try:
-            text = await self._files.raw(metadata_location)
-            metadata = check_table_metadata(parsed(metadata_location, text))
+            text = await self._files.raw_new(metadata_location)
+            draft.base_bytes = max(draft.base_bytes, len(text))
+            metadata = await draft.compute(_checked, metadata_location, text)
         except (Unreadable, InvalidMetadata) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         if not metadata.get("table-uuid"):
@@ -429,6 +438,10 @@ class Tables:
             await self._folders.release(draft, pointer)
         note = {**pointer.to_json(), "change": Change.DROP, "dropped-ms": draft.now_ms, "purge": purge}
         draft.write(dropped, {**note, "namespace-ids": [id_of(one) for one in namespaces]})
+
+
+def _checked(location: str, text: bytes) -> JsonObject:
+    return check_table_metadata(parsed(location, text))
 
 
 def already_exists(there: Pointer) -> AlreadyExists:

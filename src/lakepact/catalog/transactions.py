@@ -238,6 +238,7 @@ class Transactions:
             call.source,
             call.warehouse,
             call.guard,
+            input_bytes=call.input_bytes,
         )
         try:
             await self.overlay(call.transaction_id).edit_tables(staging, edits, digest)

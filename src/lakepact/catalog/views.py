@@ -62,7 +62,8 @@ class Views:
         uuid = str(uuids.uuid4())
         location = request.location or self._warehouse.new_location(identifier, uuid, properties)
         try:
-            metadata = create_view_metadata(
+            metadata = await draft.compute(
+                create_view_metadata,
                 schema=request.schema,
                 version=request.version,
                 properties=request.properties,
@@ -74,7 +75,7 @@ class Views:
             raise IllegalArgument(str(error)) from error
         self._warehouse.check_metadata(metadata)
         file_location = next_metadata_location(metadata, None, draft.unique_name(uuid))
-        digest = draft.put(file_location, metadata)
+        digest = await draft.put(file_location, metadata, self._files.most_bytes)
         pointer = Pointer.to(Kind.VIEW, identifier, metadata, file_location, Change.CREATE, digest=digest)
         return await self._begin(draft, pointer)
 
@@ -83,12 +84,13 @@ class Views:
         assert identifier is not None, "whoever parses a commit fills it in from the path"
         check_property_updates(commit.updates)
         pointer = await self._names.view(draft, identifier)
-        base = (await self._files.of(pointer)).document
+        file = await self._files.of(pointer)
+        base = draft.starts_from(file)
         failures = check_all(base, commit.requirements)
         if failures:
             raise failed_requirements([(identifier, failures)], failures[0].message)
         try:
-            applied = apply_to_view(base, commit.updates, draft.now_ms)
+            applied = await draft.compute(apply_to_view, base, commit.updates, draft.now_ms)
         except InvalidUpdate as error:
             raise IllegalArgument(str(error)) from error
         if not applied.changed:
@@ -96,7 +98,7 @@ class Views:
         metadata = applied.metadata
         self._warehouse.check_metadata(metadata, base)
         location = next_metadata_location(metadata, pointer.metadata_location, draft.unique_name(pointer.id))
-        digest = draft.put(location, metadata)
+        digest = await draft.put(location, metadata, self._files.most_bytes_after(file))
         new = Pointer.to(
             Kind.VIEW, identifier, metadata, location, Change.COMMIT, pointer.metadata_location, digest=digest
         )
@@ -108,8 +110,9 @@ class Views:
     async def register(self, draft: Draft, identifier: Identifier, metadata_location: str) -> JsonObject:
         """A view whose metadata file is there already."""
         try:
-            text = await self._files.raw(metadata_location)
-            metadata = _checked(parsed(metadata_location, text))
+            text = await self._files.raw_new(metadata_location)
+            draft.base_bytes = max(draft.base_bytes, len(text))
+            metadata = await draft.compute(_checked, metadata_location, text)
         except (Unreadable, InvalidIceberg) as error:
             raise BadRequest(f"{metadata_location} cannot be registered: {error}") from error
         self._warehouse.check_metadata(metadata)
@@ -137,9 +140,9 @@ class Views:
         raise AlreadyExists(f"View already exists: {shown(identifier)}")
 
 
-def _checked(document: object) -> JsonObject:
-    """View metadata from elsewhere, looked at in full: a commit trusts what it starts from."""
-    metadata = json_object(document, "view metadata")
+def _checked(location: str, text: bytes) -> JsonObject:
+    """View metadata from elsewhere, checked in full: a commit trusts what it starts from."""
+    metadata = json_object(parsed(location, text), "view metadata")
     check_depth(metadata, "view metadata")
     for name in ("view-uuid", "location"):
         filled_text(metadata, name, "view metadata")

@@ -13,14 +13,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
-
-import orjson
+from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from lakepact.catalog.delta_attempts import PlannedRows
 from lakepact.catalog.delta_steps import DeltaStep, beside_of, changes_of_rows
 from lakepact.catalog.errors import BadRequest, CommitFailed, Refusal, refusal_of
-from lakepact.catalog.files import MetadataFiles, digest_of
+from lakepact.catalog.files import MetadataFile, MetadataFiles, check_size, serialized
 from lakepact.catalog.keys import CHANGEABLE, family_of
 from lakepact.catalog.pointers import Pointer
 from lakepact.catalog.watch import Watch
@@ -54,11 +52,15 @@ from lakepact.kernel.model import (
     Write,
 )
 from lakepact.kernel.ports import CellStore, Clock, Rng, Tasks
+from lakepact.limits import LARGE_INPUT_BYTES, LARGE_METADATA_BYTES
+from lakepact.runtime import off_loop
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _ATTEMPTS: Final = 64
 """Plans made for one request before it is told to come back later. Each lost one is somebody else's success."""
 
-T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.25
@@ -85,6 +87,9 @@ class Call:
 
     judge: Judge | None = None
     """The same for what a transaction publishes."""
+
+    input_bytes: int = 0
+    """The size of the request's body: what grows with it is computed outside of the event loop."""
 
     @property
     def statement(self) -> str:
@@ -163,6 +168,12 @@ class Draft:
         self.delta: dict[str, DeltaStep] = {}
         """What happens to Delta tables, by their ids: rows that are written before the commit."""
 
+        self.input_bytes = 0
+        """The size of the request."""
+
+        self.base_bytes = 0
+        """The size of the largest metadata file that this attempt has read."""
+
         self.sees: Callable[[Pointer], bool] = lambda pointer: True
         """Whether a refusal may name this table to the requester. Authorization sets it."""
 
@@ -218,14 +229,25 @@ class Draft:
         for check in self._last_checks:
             await check()
 
-    def put(self, location: str, document: JsonObject) -> str:
-        """A file to be written; what it will be known by."""
-        return self.put_named(document, lambda digest: location)[1]
+    def starts_from(self, file: MetadataFile) -> JsonObject:
+        """Note the size of a metadata file that this attempt works on. Returns its document."""
+        self.base_bytes = max(self.base_bytes, len(file.text))
+        return file.document
 
-    def put_named(self, document: JsonObject, place: Callable[[str], str]) -> tuple[str, str]:
-        """The same for one whose place follows from what it will be known by: both."""
-        text = orjson.dumps(document)
-        digest = digest_of(text)
+    async def compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a computation on what a client sent: in a worker thread if the request or its metadata is large."""
+        if self.input_bytes <= LARGE_INPUT_BYTES and self.base_bytes <= LARGE_METADATA_BYTES:
+            return function(*args, **kwargs)
+        return await off_loop(function, *args, **kwargs)
+
+    async def put(self, location: str, document: JsonObject, most_bytes: int) -> str:
+        """Add a metadata file of at most `most_bytes`, to be written. Returns the digest of its text."""
+        return (await self.put_named(document, lambda digest: location, most_bytes))[1]
+
+    async def put_named(self, document: JsonObject, place: Callable[[str], str], most_bytes: int) -> tuple[str, str]:
+        """The same for a file whose location follows from its digest. Returns both."""
+        text, digest = await self.compute(serialized, document)
+        check_size(len(text), most_bytes)
         location = place(digest)
         self.files.append(NewFile(location, document, text, digest))
         return location, digest
@@ -479,6 +501,7 @@ async def unless_held(attempt: Callable[[], Awaitable[T | Busy]], clock: Clock, 
 async def planned(call: Call, plan: Plan, draft: Draft) -> JsonObject:
     """What the plan comes to, if whoever asks may do it. Each attempt is looked at: a name may stand for another table
     by then."""
+    draft.input_bytes = call.input_bytes
     if call.guard is not None:
         await call.guard.before(draft)
     result = await plan(draft)

@@ -33,7 +33,8 @@ def check_change(actions: Iterable[Action], protocol: Protocol, metadata: Metada
     _check_metadata(metadata, now)
     _check_protocol(protocol, now_protocol, now)
     schema = schemas.parse(now.schema_string)
-    types = {name: column.type for name in now.partition_columns if (column := schema.find(name)) is not None}
+    columns = schema.by_name()
+    types = {name: column.type for name in now.partition_columns if (column := columns.get(name.lower())) is not None}
     append_only = now.configuration.get("delta.appendOnly", "").lower() == "true"
     for action in ordered:
         match action:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, assert_never
 
 import orjson
 
 from lakepact.delta.errors import BadSchema
+from lakepact.limits import LAYOUT_FIELDS
 
 MAX_DEPTH: Final = 50
 PRIMITIVES: Final = frozenset(
@@ -33,6 +35,7 @@ PRIMITIVES: Final = frozenset(
     ]
 )
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(-?\d{1,2})\)")
+_NAMED_IN_ERRORS: Final = 20
 _BAD_IN_NAMES: Final = " ,;{}()\n\t="
 """Parquet readers and Spark refuse them in names of columns (without column mapping, which is not carried)."""
 
@@ -84,6 +87,11 @@ class Struct:
         wanted = name.lower()
         return next((one for one in self.fields if one.name.lower() == wanted), None)
 
+    def by_name(self) -> dict[str, Field]:
+        """The fields by their names in lower case: for those who look for many of them."""
+        # Of two whose names differ in case only, `find` takes the first.
+        return {one.name.lower(): one for one in reversed(self.fields)}
+
 
 DataType: TypeAlias = Primitive | Array | Map | Struct
 
@@ -91,8 +99,9 @@ DataType: TypeAlias = Primitive | Array | Map | Struct
 # --- JSON ---
 
 
+@lru_cache(maxsize=8)
 def parse(schema_string: str) -> Struct:
-    """A schemaString, of any writer."""
+    """A schemaString, of any writer. Checks of one commit ask for the same few again and again."""
     try:
         document = orjson.loads(schema_string)
     except orjson.JSONDecodeError as error:
@@ -203,11 +212,13 @@ def check_new(schema: Struct, partition_columns: Sequence[str] = ()) -> None:
 
 
 def check_partition_columns(schema: Struct, columns: Sequence[str]) -> None:
+    LAYOUT_FIELDS.check(len(columns), "partition columns")
     seen: set[str] = set()
+    known = {one.name: one for one in reversed(schema.fields)}
     for name in columns:
-        column = next((one for one in schema.fields if one.name == name), None)
+        column = known.get(name)
         if column is None:
-            raise BadSchema(f"partition column {name!r} is not a column; there are {', '.join(schema.names)}")
+            raise BadSchema(f"partition column {name[:80]!r} is not a column; there are {_listed(schema.names)}")
         if not isinstance(column.type, Primitive) or column.type.name == "binary":
             kind = column.type.name if isinstance(column.type, Primitive) else type(column.type).__name__.lower()
             raise BadSchema(f"partition column {name!r} is of type {kind}; its values cannot be spelled in a path")
@@ -216,6 +227,12 @@ def check_partition_columns(schema: Struct, columns: Sequence[str]) -> None:
         seen.add(name)
     if seen and len(seen) == len(schema.fields):
         raise BadSchema("every column is a partition column; at least one must be in the files")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of these names, for an error."""
+    more = f" and {len(names) - _NAMED_IN_ERRORS:,} more" if len(names) > _NAMED_IN_ERRORS else ""
+    return ", ".join(name[:80] for name in names[:_NAMED_IN_ERRORS]) + more
 
 
 def uses_timestamp_ntz(schema: Struct) -> bool:
@@ -234,9 +251,9 @@ def _check_names(struct: Struct, where: str) -> None:
     for one in struct.fields:
         if not one.name:
             raise BadSchema(f"{where}: a column needs a name")
-        bad = [character for character in one.name if character in _BAD_IN_NAMES]
+        bad = next((character for character in one.name if character in _BAD_IN_NAMES), None)
         if bad:
-            raise BadSchema(f"{where}: the name {one.name!r} has {bad[0]!r}, which Parquet readers refuse")
+            raise BadSchema(f"{where}: the name {one.name!r} has {bad!r}, which Parquet readers refuse")
         other = seen.setdefault(one.name.lower(), one.name)
         if other is not one.name:
             raise BadSchema(f"{where}: {other!r} and {one.name!r} differ in case at most; engines take them for one")
@@ -284,8 +301,9 @@ def check_evolution(old: Struct, new: Struct, partition_columns: Sequence[str] =
 def check_rows_fit(table: Struct, written: Struct) -> None:
     """Whether files of this schema can be files of the table: nothing it does not know, nothing it must have
     missing."""
+    columns, files = table.by_name(), written.by_name()
     for one in written.fields:
-        known = table.find(one.name)
+        known = columns.get(one.name.lower())
         if known is None:
             raise BadSchema(f"column {one.name!r} is not in the table; add it first, by evolving the schema")
         if known.name != one.name:
@@ -293,15 +311,16 @@ def check_rows_fit(table: Struct, written: Struct) -> None:
         _same_shape(known.type, one.type, f"column {one.name!r}")
         if one.nullable and not known.nullable:
             raise BadSchema(f"column {one.name!r} may be null in what is written and must not be in the table")
-    missing = [one.name for one in table.fields if not one.nullable and written.find(one.name) is None]
+    missing = [one.name for one in table.fields if not one.nullable and one.name.lower() not in files]
     if missing:
         raise BadSchema(f"column {missing[0]!r} must not be null in the table, and is not in what is written")
 
 
 def _merge(current: Struct, wanted: Struct, where: str) -> Struct:
     merged: list[Field] = []
+    named, known = wanted.by_name(), current.by_name()
     for old in current.fields:
-        new = wanted.find(old.name)
+        new = named.get(old.name.lower())
         if new is None:
             merged.append(old)
         elif isinstance(old.type, Struct) and isinstance(new.type, Struct):
@@ -310,7 +329,7 @@ def _merge(current: Struct, wanted: Struct, where: str) -> Struct:
             _same_shape(old.type, new.type, f"{where} {old.name!r}")
             merged.append(old)
     # A column is added for files that have it and files that have not.
-    added = [replace(one, nullable=True) for one in wanted.fields if current.find(one.name) is None]
+    added = [replace(one, nullable=True) for one in wanted.fields if one.name.lower() not in known]
     grown = Struct((*merged, *added))
     _check_names(grown, where)
     return grown
@@ -331,8 +350,9 @@ def _same_shape(old: DataType, new: DataType, where: str) -> None:
             _same_shape(old.key, new.key, f"{where}: key")
             _same_shape(old.value, new.value, f"{where}: value")
         case Struct(), Struct():
+            columns = old.by_name()
             for one in new.fields:
-                known = old.find(one.name)
+                known = columns.get(one.name.lower())
                 if known is None:
                     raise BadSchema(
                         f"{where}: {one.name!r} is new; only columns of the table and of its structs can be"
@@ -343,8 +363,9 @@ def _same_shape(old: DataType, new: DataType, where: str) -> None:
 
 
 def _check_grown(old: Struct, new: Struct, where: str) -> None:
+    named, known = {one.name: one for one in reversed(new.fields)}, old.by_name()
     for before in old.fields:
-        after = next((one for one in new.fields if one.name == before.name), None)
+        after = named.get(before.name)
         if after is None:
             raise BadSchema(f"{where} {before.name!r} is gone; columns can be added, not dropped or renamed")
         # To tighten it, every file would have to be read. To loosen it is sound.
@@ -356,7 +377,7 @@ def _check_grown(old: Struct, new: Struct, where: str) -> None:
             _same_shape(before.type, after.type, f"{where} {before.name!r}")
             raise BadSchema(f"{where} {before.name!r} changes what may be null inside of it, which cannot change")
     for one in new.fields:
-        if old.find(one.name) is None and not one.nullable:
+        if one.name.lower() not in known and not one.nullable:
             raise BadSchema(f"{where} {one.name!r} is new and NOT NULL; files that are there have nothing for it")
 
 

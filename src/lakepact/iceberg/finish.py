@@ -44,7 +44,10 @@ def finish(draft: Draft) -> Applied:
     if draft.base is None:
         _complete_creation(draft)
     _check_layout(draft)
-    TABLE_PROPERTIES.check(len(document.get("properties") or ()), "properties of the table")
+    count, before = (len((one or {}).get("properties") or ()) for one in (document, draft.base))
+    if count > before:
+        # A table that has too many already can still be changed otherwise.
+        TABLE_PROPERTIES.check(count, "properties of the table")
     _finish_snapshot_log(draft)
     # Written anew, since formats write "no snapshot" differently and other writers leave it out.
     draft.current_snapshot_id = draft.current_snapshot_id

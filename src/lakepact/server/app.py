@@ -278,6 +278,7 @@ def _catalogs(opened: Opened) -> tuple[dict[str, Catalog], CatalogWatch]:
         deadline_s=settings.request_deadline_s,
         held_wait_s=settings.held_wait_s,
         cache_bytes=settings.metadata_cache_bytes,
+        max_metadata_bytes=settings.max_metadata_bytes,
         multi_table=settings.multi_table_transactions,
         drop_retention_s=settings.drop_retention_s,
         longest_transaction_s=settings.max_ttl_s,

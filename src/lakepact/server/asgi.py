@@ -15,7 +15,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -68,7 +68,10 @@ _MOST_OF_A_PATH: Final = 300
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _KEY_HEADER: Final = KEY_HEADER.lower().encode()
-_FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_PAGES: Final = "/ui/"
+"""Where bodies are forms. All others are JSON, whatever their Content-Type says."""
+
+_PIECE_BYTES: Final = 1 << 18
 _CLOSE: Final = ((b"Connection", b"close"),)
 _FOREIGN_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -218,7 +221,7 @@ class Application:
                     idempotency_key(key.decode("latin-1"))
                 most = min(OPEN_BODY_BYTES, self._max_body_bytes) if match.route.open else self._max_body_bytes
                 body = await self._body(headers, receive, most)
-                if len(body) > LARGE_INPUT_BYTES and not _is_form(headers):
+                if len(body) > LARGE_INPUT_BYTES and not match.route.template.startswith(_PAGES):
                     large = await off_loop(_large_body, body, keyed=key is not None)
         except (InvalidRequest, OutOfMemory) as error:
             request = _request(match, scope, headers, b"", request_id, principal)
@@ -317,21 +320,26 @@ class Application:
     # --- the answer ---
 
     async def _answer(self, response: Response, method: str, request_id: str, send: Send) -> None:
-        body = response.body
+        body, parts = response.body, response.parts
         headers: list[tuple[bytes, bytes]] = []
         if method == "HEAD" or response.status in _WITHOUT_ANSWER_BODY:
-            body = b""
+            body, parts = b"", ()
         else:
-            if body and not any(name.lower() == b"content-type" for name, _ in response.headers):
+            if (body or parts) and not any(name.lower() == b"content-type" for name, _ in response.headers):
                 headers.append((b"content-type", b"application/json"))
             # In lower case: uvicorn must recognise it.
-            headers.append((b"content-length", b"%d" % len(body)))
+            headers.append((b"content-length", b"%d" % (sum(map(len, parts)) if parts else len(body))))
         headers.append((b"x-request-id", request_id.encode()))
         for name, value in response.headers:
             headers.append((self._names.get(name) or self._spelled(name), value))
         if self._draining.asked:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if parts or len(body) > _PIECE_BYTES:
+            # Piece by piece, as the client reads: what is handed over at once is held in a buffer of the connection.
+            for piece in _pieces(parts or (body,)):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            body = b""
         await send({"type": "http.response.body", "body": body})
 
     def _spelled(self, name: bytes) -> bytes:
@@ -385,8 +393,20 @@ def _request(
     )
 
 
-def _is_form(headers: Headers) -> bool:
-    return headers.get(b"content-type", b"").lower().startswith(_FORMS)
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts of a body, cut and joined to pieces of about one size."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        for start in range(0, len(part), _PIECE_BYTES):
+            piece = part[start : start + _PIECE_BYTES]
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _PIECE_BYTES:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _large_body(body: bytes, *, keyed: bool) -> LargeBody:

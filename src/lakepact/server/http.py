@@ -119,6 +119,9 @@ class Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Sent exactly as spelled here: a client that looks for `ETag` does not find `etag`."""
 
+    parts: tuple[bytes, ...] = ()
+    """The body in parts, instead of `body`: they are sent one after another, and never copied together."""
+
 
 def json_response(value: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
     return Response(status, orjson.dumps(value), headers)

@@ -271,6 +271,56 @@ def a_size_that_is_only_said(sender: Sender) -> Bad:
 
 
 @_kind
+def a_member_that_comes_twice(sender: Sender) -> Bad:
+    good = orjson.dumps(sender.change())
+    twice = sender.rng.choice([b'"updates":[],', b'"requirements" : [],', b'"\\u0075pdates":[],'])
+    return sender.commit(b"{" + twice + good[1:], frozenset({400}))
+
+
+@_kind
+def thousands_of_gzip_members(sender: Sender) -> Bad:
+    packed = gzip.compress(b"") * sender.rng.choice([1_001, 20_000]) + gzip.compress(orjson.dumps(sender.change()))
+    return sender.commit(packed, frozenset({400}), Content_Encoding="gzip")
+
+
+@_kind
+def more_than_a_limit_allows(sender: Sender) -> Bad:
+    """Each at the cost of a small request."""
+    columns = [{"id": number, "name": f"c{number}", "required": False, "type": "long"} for number in range(1, 10_100)]
+    geometry = [{"id": 1, "name": "g", "required": False, "type": "geometry(" + " " * 3_000}]
+    long = [{"id": 1, "name": "n" * 200_000, "required": False, "type": "long"}]
+    fields = sender.rng.choice([columns, geometry, long])
+    odd = {"action": "add-schema", "schema": {"type": "struct", "fields": fields}}
+    body = sender.rng.choice(
+        [
+            orjson.dumps(sender.change(updates=[*sender.change()["updates"], odd])),
+            orjson.dumps(sender.change())[:-1] + b',"more":[' + b"1," * 505_000 + b"1]}",
+        ]
+    )
+    return sender.commit(body, frozenset({400}))
+
+
+@_kind
+def a_namespace_without_end(sender: Sender) -> Bad:
+    table = {"namespace": ["a"] * sender.rng.choice([65, 40_000]), "name": "t"}
+    path, body = sender.rng.choice(
+        [
+            ("/v1/main/tables/rename", {"source": table, "destination": table}),
+            ("/v1/main/tables/batch-load", {"identifiers": [table]}),
+            ("/v1/main/transactions/commit", {"table-changes": [{**sender.change(), "identifier": table}]}),
+            ("/v1/main/grants/check", {"on": "namespace", "namespace": table["namespace"]}),
+        ]
+    )
+    return Bad(sender.send("POST", path, body), frozenset({400}))
+
+
+@_kind
+def one_table_many_times(sender: Sender) -> Bad:
+    table = {"namespace": [sender.namespace], "name": "a"}
+    return Bad(sender.send("POST", "/v1/main/tables/batch-load", {"identifiers": [table] * 200}), frozenset({400}))
+
+
+@_kind
 def an_encoding_that_is_none(sender: Sender) -> Bad:
     encoding = sender.rng.choice(["br", "gzip", "gzip, gzip", "\xff", "x" * 500])
     return sender.commit(sender.change(), Content_Encoding=encoding)

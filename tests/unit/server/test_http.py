@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakepact.errors import InvalidRequest
-from lakepact.iceberg.fields import MAX_DEPTH
+from lakepact.limits import JSON_DEPTH, JSON_MEMBERS, JSON_VALUES, Limit, LimitExceeded
 from lakepact.server.http import BadBody, BadQuery, Request, error_response, headers_of, json_response
 
 
@@ -58,14 +58,27 @@ def test_a_body_is_read_as_json_with_64_bit_numbers_exact() -> None:
         (b'"\xff"', "not JSON"),
         (b'"\\ud800"', "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "nests more than 100"),
-        (b'{"a":' * 500 + b"1" + b"}" * 500, "nests more than 100"),
     ],
 )
-def test_a_body_that_is_not_json_of_bounded_depth_is_refused(body: bytes, message: str) -> None:
+def test_a_body_that_is_not_json_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(BadBody, match=message) as refusal:
         request(body=body).json()
     assert isinstance(refusal.value, InvalidRequest)
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (b"[" * (JSON_DEPTH.most + 1) + b"]" * (JSON_DEPTH.most + 1), JSON_DEPTH),
+        (b'{"a":' * 500 + b"1" + b"}" * 500, JSON_DEPTH),
+        (b"[" + b"1," * JSON_VALUES.most + b"1]", JSON_VALUES),
+        (b"{" + b",".join(b'"%d":1' % number for number in range(JSON_MEMBERS.most + 1)) + b"}", JSON_MEMBERS),
+    ],
+    ids=["lists", "objects", "values", "members"],
+)
+def test_a_body_that_exceeds_a_limit_is_refused_with_its_name(body: bytes, limit: Limit) -> None:
+    with pytest.raises(LimitExceeded, match=limit.name):
+        request(body=body).json()
 
 
 def test_a_wide_body_is_not_a_deep_one() -> None:

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import orjson
-
+from lakepact.bounded_input import parse_request
 from lakepact.catalog.edits import Digest, DocumentAt, NewDocument, TableEdit
 from lakepact.catalog.idempotency import request_hash
 from lakepact.errors import InvalidRequest
@@ -16,6 +15,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit, Identifier, parse_commit_table
 from lakepact.kernel.identity import TransactionId, parse_transaction_id
 from lakepact.kernel.model import Isolation, State
+from lakepact.limits import check_name, check_namespace
 from lakepact.v1 import transactions_pb2 as pb
 
 STATES: Final[dict[State, pb.TransactionState]] = {
@@ -134,6 +134,8 @@ def _target(change: pb.TxChange, where: str) -> Identifier | str:
                 raise BadField(f"{where}.table.name", "is empty")
             if not change.table.namespace or not all(change.table.namespace):
                 raise BadField(f"{where}.table.namespace", "is empty, or a level of it is")
+            check_namespace(change.table.namespace, f"{where}.table.namespace")
+            check_name(change.table.name, f"{where}.table.name")
             return Identifier(tuple(change.table.namespace), change.table.name)
         case _:
             raise BadField(where, "has no target; set table_id or table")
@@ -155,8 +157,8 @@ def _payload(change: pb.TxChange, where: str) -> Commit | NewDocument | Document
 
 def _commit(change: pb.TxChange, where: str) -> Commit:
     try:
-        commit = parse_commit_table(orjson.loads(change.table_change.commit_json))
-    except (orjson.JSONDecodeError, InvalidRequest) as error:
+        commit = parse_commit_table(parse_request(change.table_change.commit_json))
+    except (ValueError, RecursionError, InvalidRequest) as error:
         raise BadField(where, str(error)) from None
     named = commit.identifier
     if named is not None and change.WhichOneof("target") == "table":

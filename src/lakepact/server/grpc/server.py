@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -24,6 +24,8 @@ from grpc_reflection.v1alpha import reflection
 from lakepact.access import ANYONE, Principal
 from lakepact.errors import InvalidRequest, InvalidSetting, LakepactError
 from lakepact.iceberg.fields import JsonObject
+from lakepact.server.grpc.messages import check_message
+from lakepact.server.grpc.public_methods import PublicMethods
 from lakepact.server.grpc.service import SERVICE, Handler, TransactionsService
 from lakepact.server.grpc.status import DETAILS_KEY, ServerStopping, http_status, status_of
 from lakepact.server.http import MOST_LOGGED
@@ -46,6 +48,9 @@ Admit: TypeAlias = Callable[[list[bytes], str], Awaitable[Principal]]
 
 _MOST_CALLS: Final = 100
 """At once over one connection."""
+
+_CONCURRENT_CALLS: Final = 1_000
+"""At once over all connections. More are refused by gRPC itself."""
 
 _log = structlog.get_logger(__name__)
 
@@ -92,7 +97,9 @@ class GrpcServer:
             # Several worker processes share the port. That nobody else does was made sure of before.
             ("grpc.so_reuseport", 1),
         ]
-        server = grpc.aio.server(options=options)
+        server = grpc.aio.server(
+            options=options, interceptors=(PublicMethods(),), maximum_concurrent_rpcs=_CONCURRENT_CALLS
+        )
         server.add_generic_rpc_handlers((self._generic_handler(),))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -156,12 +163,12 @@ class GrpcServer:
         handler = self._handlers[name]
         parse = message_factory.GetMessageClass(input_type).FromString
 
-        async def call(sent: bytes, context: Any) -> Any:
+        async def call(messages: AsyncIterator[bytes], context: Any) -> Any:
             if not self._stopping:
                 self._unanswered.add(context)
                 context.add_done_callback(self._unanswered.discard)
             # Shielded: the call may be cancelled, the work may not.
-            task = asyncio.create_task(self._traced(self._answer(name, handler, parse, sent, context), context))
+            task = asyncio.create_task(self._traced(self._answer(name, handler, parse, messages, context), context))
             self._work.add(task)
             task.add_done_callback(self._work.discard)
             answer, failure = await asyncio.shield(task)
@@ -170,9 +177,10 @@ class GrpcServer:
                 await context.abort(code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
             return answer
 
-        return grpc.unary_unary_rpc_method_handler(
+        # As a stream, which on the wire is the same: its message is received when it is asked for, and that is after
+        # the caller was admitted.
+        return grpc.stream_unary_rpc_method_handler(
             call,
-            # As it comes: what a stranger sends is not taken apart.
             request_deserializer=None,
             response_serializer=message_factory.GetMessageClass(output_type).SerializeToString,
         )
@@ -184,7 +192,7 @@ class GrpcServer:
             return await work
 
     async def _answer(
-        self, name: str, handler: Handler, parse: Callable[[bytes], Any], sent: bytes, context: Any
+        self, name: str, handler: Handler, parse: Callable[[bytes], Any], messages: AsyncIterator[bytes], context: Any
     ) -> tuple[Any, Any]:
         """The answer, or the status of a call that failed."""
         began = time.perf_counter()
@@ -196,7 +204,9 @@ class GrpcServer:
                 raise ServerStopping
             if self._admit is not None:
                 who = await self._admit(_authorization(metadata), _address(context.peer()))
+            sent = await _first(messages, name)
             try:
+                check_message(sent, name)
                 request = parse(sent)
             except DecodeError as error:
                 raise InvalidRequest(f"the message of {name} cannot be read: {error}") from None
@@ -222,6 +232,12 @@ class GrpcServer:
             transaction = getattr(answer, "transaction", None)
             self._log_request(line if transaction is None else {**line, "transaction_id": transaction.transaction_id})
         return answer, failure
+
+
+async def _first(messages: AsyncIterator[bytes], name: str) -> bytes:
+    async for message in messages:
+        return message
+    raise InvalidRequest(f"the call of {name} has no message")
 
 
 def _hang_up(port: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakepact.access import Principal
 from lakepact.catalog import Call, Catalog
@@ -19,11 +19,16 @@ from lakepact.errors import LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.kernel.identity import TransactionId
 from lakepact.kernel.model import State, TransactionRecord
+from lakepact.limits import LARGE_INPUT_BYTES
+from lakepact.runtime import off_loop
 from lakepact.server.grpc import requests
 from lakepact.server.grpc.answers import state_of, transaction_of
 from lakepact.server.rest.door import catalog_named, default_warehouse
 from lakepact.server.rest.errors import NoSuchTransaction
 from lakepact.v1 import transactions_pb2 as pb
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"].full_name
 
@@ -70,11 +75,12 @@ class TransactionsService:
     ) -> pb.PrepareTransactionResponse:
         catalog, record = await self._asked(request, who)
         key = requests.key_of(request.idempotency_key)
-        call = _call(catalog, record.id, "prepareTransaction", source)
-        edits = requests.edits_of(request.changes)
+        size = request.ByteSize()
+        call = replace(_call(catalog, record.id, "prepareTransaction", source), input_bytes=size)
+        edits = await _computed(size, requests.edits_of, request.changes)
         try:
             if edits:
-                digest = requests.digest_of(request.changes, catalog.warehouse.name)
+                digest = await _computed(size, requests.digest_of, request.changes, catalog.warehouse.name)
                 await catalog.transactions.prepare_edits(call, edits, digest, key=key)
             else:
                 await catalog.transactions.prepare(call)
@@ -168,6 +174,11 @@ async def _refuse_empty(catalog: Catalog, record: TransactionRecord) -> None:
         raise ClosedTransaction(
             f"nothing has been staged in transaction {record.id}; prepare it with its changes first, or abort it"
         )
+
+
+async def _computed(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function makes of a message: in a worker thread if the message is large."""
+    return function(*args, **kwargs) if size <= LARGE_INPUT_BYTES else await off_loop(function, *args, **kwargs)
 
 
 def _call(catalog: Catalog, transaction_id: TransactionId, operation: str, source: JsonObject) -> Call:

@@ -44,7 +44,7 @@ class DeltaHandlers:
     async def create(self, request: Request) -> Response:
         catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = request.json()
-        wanted = parse_create_delta(body)
+        wanted = await request.checked(parse_create_delta, body)
         done = await catalog.create_delta(
             self._door.call(request, "createDeltaTable", catalog, body), namespace, wanted
         )
@@ -66,7 +66,8 @@ class DeltaHandlers:
     async def commit(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         body = json_object(request.json(), "commit")
-        commit = parse_delta_commit(body, "commit", self._door.identifier(request, "table"))
+        identifier = self._door.identifier(request, "table")
+        commit = await request.checked(parse_delta_commit, body, "commit", identifier)
         done = await catalog.commit_delta(self._door.call(request, "commitDeltaTable", catalog, body), [commit])
         return json_response(done.result["results"][0], headers=transaction_header(done))
 

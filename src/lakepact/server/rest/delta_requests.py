@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from lakepact.bounded_input import parse_embedded
 from lakepact.catalog.delta_import import ImportDelta
 from lakepact.catalog.delta_tables import CreateDelta, DeltaCommit
 from lakepact.delta.codec import parse_actions
@@ -13,6 +14,7 @@ from lakepact.delta.errors import BadAction
 from lakepact.delta.fields import optional_integer, optional_text, optional_text_list, text_map
 from lakepact.iceberg.fields import filled_text, json_list, json_object
 from lakepact.iceberg.requests import Identifier, parse_identifier
+from lakepact.limits import LAYOUT_FIELDS, STATISTICS_CHARACTERS, check_name, check_schema_size
 from lakepact.mirrors import ENGINES
 
 
@@ -24,10 +26,15 @@ def parse_create_delta(body: object) -> CreateDelta:
         schema = orjson.dumps(schema).decode()
     elif not isinstance(schema, str):
         raise BadAction(f"{where}: 'schema' is a Delta schema, as JSON or as the string that a log has")
+    check_delta_schema(schema, f"{where}: 'schema'")
+    name = filled_text(document, "name", where)
+    check_name(name, f"{where}: 'name'")
+    partition_columns = optional_text_list(document, "partition-columns", where) or ()
+    LAYOUT_FIELDS.check(len(partition_columns), f"{where}: 'partition-columns'")
     return CreateDelta(
-        name=filled_text(document, "name", where),
+        name=name,
         schema_string=schema,
-        partition_columns=optional_text_list(document, "partition-columns", where) or (),
+        partition_columns=partition_columns,
         configuration=text_map(document, "configuration", where) if "configuration" in document else {},
         location=optional_text(document, "location", where),
         description=optional_text(document, "description", where),
@@ -61,15 +68,41 @@ def parse_delta_commit(body: object, where: str, target: Identifier | None = Non
             f"it), not both"
         )
     parameters = document.get("operation-parameters")
+    actions = json_list(document.get("actions"), f"{where}: 'actions'")
+    _check_actions(actions, where)
     return DeltaCommit(
         table,
-        parse_actions(json_list(document.get("actions"), f"{where}: 'actions'")),
+        parse_actions(actions),
         expected,
         read,
         optional_integer(document, "statements", where, 0),
         optional_text(document, "operation", where) or "WRITE",
         {} if parameters is None else json_object(parameters, f"{where}: 'operation-parameters'"),
     )
+
+
+def check_delta_schema(schema_string: str, where: str) -> None:
+    """Refuse a Delta schema that is too large. What else is wrong with it, its parser reports."""
+    try:
+        document = parse_embedded(schema_string, where)
+    except (ValueError, RecursionError):
+        return
+    check_schema_size(document, where)
+
+
+def _check_actions(actions: list[Any], where: str) -> None:
+    """Refuse texts inside of actions that would take long to parse."""
+    for number, action in enumerate(actions):
+        if not isinstance(action, dict):
+            continue
+        add, metadata = action.get("add"), action.get("metaData")
+        if isinstance(add, dict) and isinstance(stats := add.get("stats"), str):
+            STATISTICS_CHARACTERS.check(len(stats), f"{where}: actions[{number}]: 'stats'")
+        if isinstance(metadata, dict):
+            if isinstance(schema := metadata.get("schemaString"), str):
+                check_delta_schema(schema, f"{where}: actions[{number}]: 'schemaString'")
+            if isinstance(columns := metadata.get("partitionColumns"), list):
+                LAYOUT_FIELDS.check(len(columns), f"{where}: actions[{number}]: 'partitionColumns'")
 
 
 def parse_import_delta(body: object, identifier: Identifier) -> ImportDelta:

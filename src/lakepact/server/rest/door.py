@@ -15,6 +15,7 @@ from lakepact.catalog.sight import in_sight, seen_by
 from lakepact.catalog.trail import Trail
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
+from lakepact.limits import check_name, check_namespace
 from lakepact.server.http import KEY_HEADER, Request, Response, idempotency_key
 from lakepact.server.rest.errors import NoSuchWarehouse
 from lakepact.server.routing import Handler
@@ -129,7 +130,9 @@ class Door:
         return ()
 
     def identifier(self, request: Request, what: str) -> Identifier:
-        return Identifier(self.namespace(request), request.params[what])
+        name = request.params[what]
+        check_name(name, f"the {what} of the path")
+        return Identifier(self.namespace(request), name)
 
     def call(self, request: Request, operation: str, scope: Operations, body: Any = None) -> Call:
         """The change this request asks for: under its key if it has one, else under a fresh id."""
@@ -140,7 +143,7 @@ class Door:
         }
         key = request.header(KEY_HEADER)
         if key is None:
-            return Call(scope.new_id(), operation, source=source)
+            return Call(scope.new_id(), operation, source=source, input_bytes=len(request.body))
         transaction_id = idempotency_key(key)
         hashed = request_hash(
             scope={
@@ -161,6 +164,7 @@ class Door:
             request_hash=hashed,
             source=source,
             warehouse=scope.warehouse.name,
+            input_bytes=len(request.body),
         )
 
     def _path(self, request: Request) -> list[str]:
@@ -169,14 +173,18 @@ class Door:
         return [segment for number, segment in enumerate(segments) if number != 1 or "prefix" not in request.params]
 
     def _levels(self, raw: str) -> tuple[str, ...]:
-        return _levels_at_hand(raw, self.separator) if len(raw) <= _LONGEST_AT_HAND else _levels(raw, self.separator)
+        if len(raw) <= _LONGEST_AT_HAND:
+            return _levels_at_hand(raw, self.separator)
+        return _levels(raw, self.separator)
 
 
 def _levels(raw: str, separator: str) -> tuple[str, ...]:
     if separator.upper() != UNIT_SEPARATOR:
         raw = raw.replace(separator, UNIT_SEPARATOR).replace(unquote(separator), UNIT_SEPARATOR)
     levels = tuple(_text(level) for level in raw.split(UNIT_SEPARATOR))
-    return tuple(part for level in levels for part in level.split("\x1f"))
+    levels = tuple(part for level in levels for part in level.split("\x1f"))
+    check_namespace(levels, "the namespace of the path")
+    return levels
 
 
 _levels_at_hand = lru_cache(maxsize=1_024)(_levels)

@@ -11,6 +11,7 @@ from lakepact.catalog.catalog import GrantScope
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.fields import JsonObject, filled_text, json_object, text_list
 from lakepact.iceberg.requests import Identifier
+from lakepact.limits import check_name, check_namespace
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import transaction_header
 from lakepact.server.rest.door import Door
@@ -77,13 +78,16 @@ def parse_scope(body: JsonObject) -> GrantScope:
         case "namespace":
             return _levels(body)
         case "table":
-            return Identifier(_levels(body), filled_text(body, "name", "grant"))
+            name = filled_text(body, "name", "grant")
+            check_name(name, "grant: 'name'")
+            return Identifier(_levels(body), name)
         case _:
             raise InvalidRequest(f"'on' is {', '.join(_SCOPES)}, not {kind[:40]!r}")
 
 
 def _levels(body: JsonObject) -> tuple[str, ...]:
     levels = tuple(text_list(body, "namespace", "grant"))
+    check_namespace(levels, "grant: 'namespace'")
     if not levels or not all(levels):
         raise InvalidRequest("'namespace' has at least one level, and none of them is empty")
     return levels

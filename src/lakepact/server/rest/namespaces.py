@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from lakepact.catalog.errors import NoSuchNamespace
 from lakepact.iceberg.errors import Malformed
 from lakepact.iceberg.fields import json_object, text_list, text_map
+from lakepact.limits import TABLE_PROPERTIES, check_namespace
 from lakepact.server.http import Request, Response, json_response
 from lakepact.server.rest.answers import empty, transaction_header
 from lakepact.server.rest.door import Door, page_of
@@ -34,9 +35,11 @@ class NamespaceHandlers:
         catalog = self._door.scope(request)
         body = json_object(request.json(), "create namespace")
         namespace = text_list(body, "namespace", "create namespace")
+        check_namespace(namespace, "create namespace: 'namespace'")
         if not all(namespace):
             raise Malformed("create namespace: a level of 'namespace' is empty")
         properties = {} if body.get("properties") is None else text_map(body, "properties", "create namespace")
+        TABLE_PROPERTIES.check(len(properties), "create namespace: 'properties'")
         done = await catalog.create_namespace(
             self._door.call(request, "createNamespace", catalog, body), namespace, properties
         )

@@ -57,7 +57,7 @@ class TableHandlers:
     async def create(self, request: Request) -> Response:
         catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = request.json()
-        wanted = parse_create_table(body)
+        wanted = await request.checked(parse_create_table, body)
         call = self._door.call(request, "createTable", catalog, body)
         identifier, path = Identifier(namespace, wanted.name), table_path(request.raw_path, wanted.name)
         if wanted.stage:
@@ -92,7 +92,7 @@ class TableHandlers:
     async def commit(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         body = request.json()
-        commit = at_path(parse_commit_table(body), self._door.identifier(request, "table"))
+        commit = at_path(await request.checked(parse_commit_table, body), self._door.identifier(request, "table"))
         done = await catalog.commit_table(self._door.call(request, "updateTable", catalog, body), commit)
         return commit_answer(await catalog.table_after(done), transaction_header(done))
 
@@ -138,9 +138,10 @@ class TableHandlers:
     async def commit_transaction(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         body = request.json()
-        delta = parse_delta_changes(body)
+        delta = await request.checked(parse_delta_changes, body)
         # A commit of Delta tables alone need not mention others.
-        commits = parse_commit_transaction(body) if not delta or body.get("table-changes") else ()
+        iceberg = not delta or body.get("table-changes")
+        commits = await request.checked(parse_commit_transaction, body) if iceberg else ()
         call = self._door.call(request, "commitTransaction", catalog, body)
         done = await (catalog.commit_delta(call, delta, commits) if delta else catalog.commit_tables(call, commits))
         if not prefers_representation(request):
@@ -151,11 +152,7 @@ class TableHandlers:
     async def load_many(self, request: Request) -> Response:
         """Many tables as of one instant."""
         scope = self._door.scope(request)
-        body = json_object(request.json(), "batch load")
-        asked = [
-            parse_identifier(one, f"identifiers[{number}]")
-            for number, one in enumerate(json_list(body.get("identifiers"), "identifiers"))
-        ]
+        asked = await request.checked(_parse_batch, request.json())
         files = await read_by_client(scope.tables(asked))
         return many_answer([(one, file) for one, file in zip(asked, files, strict=True)])
 
@@ -174,6 +171,19 @@ class TableHandlers:
             # The table is there. An error must not sound as if it were not.
             raise AnswerLost(done.transaction_id, error) from error
         return table_answer(file, headers=headers, delegated=delegated)
+
+
+def _parse_batch(value: object) -> list[Identifier]:
+    """The tables of a batch load. A table that is named twice is refused: its metadata would be sent twice."""
+    body = json_object(value, "batch load")
+    identifiers: dict[Identifier, None] = {}
+    for number, one in enumerate(json_list(body.get("identifiers"), "identifiers")):
+        identifier = parse_identifier(one, f"identifiers[{number}]")
+        if identifier in identifiers:
+            name = ".".join((*identifier.namespace, identifier.name))
+            raise Malformed(f"identifiers[{number}]: table {name} is named twice; name each table once")
+        identifiers[identifier] = None
+    return list(identifiers)
 
 
 async def read_by_client(load: Awaitable[T]) -> T:

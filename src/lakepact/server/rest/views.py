@@ -24,7 +24,7 @@ class ViewHandlers:
     async def create(self, request: Request) -> Response:
         catalog, namespace = self._door.scope(request), self._door.namespace(request)
         body = request.json()
-        wanted = parse_create_view(body)
+        wanted = await request.checked(parse_create_view, body)
         done = await catalog.create_view(self._door.call(request, "createView", catalog, body), namespace, wanted)
         return view_answer(await catalog.view_after(done), transaction_header(done))
 
@@ -40,7 +40,7 @@ class ViewHandlers:
     async def commit(self, request: Request) -> Response:
         catalog = self._door.scope(request)
         body = request.json()
-        commit = at_path(parse_commit_view(body), self._door.identifier(request, "view"))
+        commit = at_path(await request.checked(parse_commit_view, body), self._door.identifier(request, "view"))
         done = await catalog.commit_view(self._door.call(request, "replaceView", catalog, body), commit)
         return view_answer(await catalog.view_after(done), transaction_header(done))
 

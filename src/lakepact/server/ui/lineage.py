@@ -15,6 +15,8 @@ from lakepact.catalog.files import MetadataFile
 from lakepact.catalog.lineage import LOADED, VERIFIED
 from lakepact.catalog.pointers import Kind, Pointer, shown
 from lakepact.iceberg.requests import Identifier
+from lakepact.limits import REPORT_EDGES
+from lakepact.runtime import off_loop
 from lakepact.server.ui.runs import RunReports
 from lakepact.server.ui.timeline import Timeline
 from lakepact.server.ui.told import edges_of
@@ -48,7 +50,7 @@ class Lineage:
 
     async def around(self, window: Window, pointer: Pointer) -> Neighbourhood:
         told = (await self._runs.newest(window, limit=_RUNS)).found
-        edges = {edge for run in told if run.state == "committed" for edge in edges_of(run.report)}
+        edges = await off_loop(_edges, [run.report for run in told if run.state == "committed"])
         center = shown(pointer.identifier)
         edges |= {(source, center) for source in await self._sources(window, pointer)}
         kinds: dict[str, Kind] = {center: pointer.kind}
@@ -101,6 +103,16 @@ class Lineage:
     async def _find(self, window: Window, name: str) -> Pointer | None:
         *namespace, last = name.split(".")
         return await window.neighbour(Identifier(tuple(namespace), last)) if namespace else None
+
+
+def _edges(reports: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """The edges of these runs, the newest first, as many as are looked at."""
+    edges: set[tuple[str, str]] = set()
+    for report in reports:
+        edges.update(edges_of(report))
+        if len(edges) > REPORT_EDGES.most:
+            break
+    return edges
 
 
 def _beside(name: str, edges: Iterable[tuple[str, str]], direction: int) -> list[str]:

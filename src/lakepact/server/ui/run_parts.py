@@ -22,6 +22,10 @@ _READ_ALL: Final = ("committed", "dry-run")
 """How a run ends that has done all of its work."""
 
 _STAGES: Final = {"done": GOOD, "failed": BAD, "begun": ACCENT}
+_DRAWN_NODES: Final = 200
+_DRAWN_EDGES: Final = 1_000
+"""A larger picture cannot be read, and takes long to make."""
+
 _MOST_SAMPLES: Final = 10
 
 
@@ -55,7 +59,9 @@ def graph(links: Links, warehouse: str, report: Mapping[str, Any], stages: Seque
     for one in report.get("inputs") or ():
         if isinstance(one, dict):
             edges += [(str(one.get("table")), str(user)) for user in one.get("used-by") or ()]
-    unique = list(dict.fromkeys(edges))
+    nodes = nodes[:_DRAWN_NODES]
+    drawn = {node.key for node in nodes}
+    unique = list(dict.fromkeys(edge for edge in edges if drawn.issuperset(edge)))[:_DRAWN_EDGES]
     return picture(columns_of(nodes, unique), unique, label="The graph of this run")
 
 

@@ -34,6 +34,7 @@ _DAYS: Final = 30
 _AT_ONCE: Final = 6
 _DAY_MS: Final = 86_400_000
 _LIST: Final = 1_000
+_SHOWN_ENTRIES: Final = 500
 _MOST_LISTS: Final = 10
 PIPELINE, RUN = "pipeline", "run-id"
 
@@ -167,9 +168,17 @@ def run_of(transaction_id: TransactionId, report: Document, facts: RunFacts) -> 
         str(report.get(PIPELINE, "?")),
         str(report.get(RUN, "?")),
         str(confirmed["state"]),
-        confirmed,
+        _bounded(confirmed),
         committed_ms=facts.decided_ms if facts.committed else None,
     )
+
+
+def _bounded(report: Document) -> Document:
+    """A report with at most as many stages, checks and inputs as a page can show: markup takes long to make."""
+    lists = {field: report[field] for field in ("stages", "checks", "inputs") if isinstance(report.get(field), list)}
+    if all(len(values) <= _SHOWN_ENTRIES for values in lists.values()):
+        return report
+    return {**report, **{field: values[:_SHOWN_ENTRIES] for field, values in lists.items()}}
 
 
 def _of_record(record: TransactionRecord) -> Run:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
+from lakepact.limits import REPORT_EDGES
 from lakepact.server.ui.receipts import Document
 from lakepact.server.ui.window import Window
 
@@ -78,28 +79,67 @@ def stages_of(report: Report) -> list[Report]:
 
 
 def edges_of(report: Report) -> list[tuple[str, str]]:
-    """Which table was made of which: views that exist only inside of the run are seen through."""
+    """Which table was made of which, with views that exist only inside of the run replaced by what they read.
+
+    Each view is resolved once, in time linear in the size of the report. At most `report-edges` edges are returned: a
+    report that was stored before that limit may have more.
+    """
     stages = {one["name"]: one for one in stages_of(report)}
-    if not stages:
-        return []
+    resolved = _Resolved()
+    edges: list[tuple[str, str]] = []
+    work = 0
+    for stage in stages.values():
+        target = stage.get("target")
+        if not target:
+            continue
+        sources: set[str] = set()
+        for name in _texts(_list(stage.get("reads"))):
+            sources |= _tables_behind(name, stages, resolved)
+        work += len(sources)
+        if work > REPORT_EDGES.most:
+            break
+        edges += [(source, str(target)) for source in sorted(sources) if source != target]
+    return edges
 
-    def tables(names: Any, path: frozenset[str]) -> set[str]:
+
+class _Resolved(dict[str, frozenset[str]]):
+    """What names stand for, and how many more tables may be noted in it."""
+
+    room = 10 * REPORT_EDGES.most
+
+
+def _tables_behind(name: str, stages: Mapping[str, Report], resolved: _Resolved) -> frozenset[str]:
+    """The tables that a name stands for: itself, the table of that stage, or what a view of the run reads.
+
+    Iterative, and with the results of earlier calls in `resolved`. A view that reads itself, directly or through
+    others, is resolved without that edge. What goes beyond ten times `report-edges` is left out.
+    """
+    pending = [name]
+    entered: set[str] = set()
+    while pending:
+        one = pending[-1]
+        if one in resolved:
+            pending.pop()
+            continue
+        stage = stages.get(one)
+        if stage is None or stage.get("target") is not None:
+            resolved[one] = frozenset({one if stage is None else str(stage["target"])})
+            continue
+        reads = list(_texts(_list(stage.get("reads"))))
+        if one not in entered:
+            entered.add(one)
+            waiting = [read for read in reads if read not in resolved and read not in entered]
+            if waiting:
+                pending += waiting
+                continue
         found: set[str] = set()
-        for name in names or ():
-            stage = stages.get(name)
-            if stage is not None and stage.get("target") is None and name not in path:
-                found |= tables(stage.get("reads"), path | {name})
-            elif isinstance(name, str):
-                found.add(name if stage is None else str(stage.get("target") or name))
-        return found
-
-    return [
-        (source, str(stage["target"]))
-        for name, stage in stages.items()
-        if stage.get("target")
-        for source in sorted(tables(stage.get("reads"), frozenset({name})))
-        if source != stage["target"]
-    ]
+        for read in reads:
+            if len(found) > resolved.room:
+                break
+            found |= resolved.get(read, frozenset())
+        resolved.room -= len(found)
+        resolved[one] = frozenset(found)
+    return resolved[name]
 
 
 def names_in(report: Report) -> Iterator[str]:
