@@ -458,7 +458,7 @@ SABOTAGES: Final = (
     ),
     _one(
         "a server with a wrong clock writes the watermark",
-        "P8",
+        "P8 P9",
         "trusted_time.py",
         "        return _disputed(evidence, time_ms, Basis.UPTIME)\n",
         "        return Judgement(evidence.clock_ms, True, Basis.UPTIME, watermark=_confirmed_mark(evidence))\n",
@@ -475,7 +475,7 @@ SABOTAGES: Final = (
     ),
     _one(
         "the clock of a store is not compared with the clock of the machine",
-        "P8",
+        "P8 P9",
         "trusted_time.py",
         "        return _disputed(evidence, store_ms, Basis.STORE)\n    return Judgement(clock_ms, True, Basis.STORE, ",
         "        return Judgement(clock_ms, True, Basis.STORE)\n    return Judgement(clock_ms, True, Basis.STORE, ",
