@@ -18,6 +18,8 @@ from typing import IO
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 WITHIN_S = 60.0
 LONG_PATH = "/" + "x" * 250
 
@@ -96,7 +98,8 @@ def test_a_log_that_cannot_be_written_does_not_end_the_server(tmp_path: Path, wo
     with served(tmp_path, subprocess.DEVNULL, workers, shell=shell) as server:
         assert [server.get("/livez")[0] for _ in range(20)] == [200] * 20
         if shell == "2>/dev/full":
-            assert server.dropped() >= 20
+            # Each worker counts its own lines, and which of them answers is not known.
+            wait_until(lambda: server.dropped() >= 1, "no dropped line is counted")
         assert server.stop() == 0
 
 

@@ -21,6 +21,7 @@ from tests.support.live_tables import (
     statuses,
 )
 from tests.support.server import Server, running_server
+from tests.support.waiting import wait_until
 
 SCANS: list[Scanned] = []
 
@@ -195,7 +196,7 @@ def test_a_conflict_in_the_middle_leaves_nothing_behind(
     other.execute(f"INSERT INTO lake.{schema}.{moved} VALUES (9)")
     with pytest.raises(duckdb.Error, match=r"CommitFailedException|409"):
         lake.execute("COMMIT")
-    assert 409 in statuses(server, start)
+    wait_until(lambda: 409 in statuses(server, start), "the server has logged no 409")
     expected = {"a": [0], "b": [0]} | {moved: [0, 9]}
     assert {table: seen_by_pyiceberg(server, schema, table) for table in ("a", "b")} == expected
     scan_live_tables(server.url)

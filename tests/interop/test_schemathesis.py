@@ -81,7 +81,7 @@ def description(server: Server) -> Any:
 
 def fill(url: str) -> None:
     def post(path: str, body: Any) -> None:
-        answer = requests.post(f"{url}/v1/{path}", json=body, timeout=PATIENCE_S)
+        answer = requests.post(f"{url}/v1/main/{path}", json=body, timeout=PATIENCE_S)
         assert answer.status_code in (200, 409), answer.text
 
     for namespace in NAMESPACES:

@@ -211,10 +211,10 @@ class Company:
         return answer.json() if answer.content else None
 
     def namespace(self, *levels: str, **properties: str) -> None:
-        self.done("POST", "/namespaces", {"namespace": list(levels), "properties": properties})
+        self.done("POST", "/main/namespaces", {"namespace": list(levels), "properties": properties})
 
     def table(self, namespace: str, name: str, schema: Json = PLAIN) -> Json:
-        made: Json = self.done("POST", f"/namespaces/{namespace}/tables", {"name": name, "schema": schema})
+        made: Json = self.done("POST", f"/main/namespaces/{namespace}/tables", {"name": name, "schema": schema})
         return made
 
     def past(self, namespace: str, name: str, versions: int, *, receipts: int, step_ms: int = DAY_MS) -> Json:
@@ -228,7 +228,7 @@ class Company:
         for number in range(max(1, versions - receipts + 1), versions + 1):
             place, content = receipt([namespace], name, document, number)
             self._write(f"{self.warehouse}/{place}", content)
-        self.done("POST", f"/namespaces/{namespace}/register", {"name": name, "metadata-location": current})
+        self.done("POST", f"/main/namespaces/{namespace}/register", {"name": name, "metadata-location": current})
         return document
 
     def append(self, namespace: str, name: str, rows: int, prefix: str = "main") -> Json:
@@ -263,7 +263,7 @@ class Company:
         return made
 
     def begin(self, **properties: str) -> str:
-        return str(self.done("POST", "/transactions", {"properties": properties})["transaction-id"])
+        return str(self.done("POST", "/main/transactions", {"properties": properties})["transaction-id"])
 
     def run(
         self, run_id: str, outputs: dict[str, int], inputs: list[str], checks: list[Json], *, state: str = "committed"
@@ -363,12 +363,12 @@ def _view(lake: Company) -> None:
         "representations": [{"type": "sql", "sql": sql, "dialect": "spark"}],
     }
     body = {"name": "weekly_revenue", "schema": PLAIN, "view-version": version, "properties": {"owner": "finance"}}
-    lake.done("POST", "/namespaces/sales/views", body)
+    lake.done("POST", "/main/namespaces/sales/views", body)
 
 
 def _delta(lake: Company) -> None:
     body = {"name": "labels", "schema": DELTA_SCHEMA, "partition-columns": ["day"]}
-    lake.done("POST", "/namespaces/ml/delta-tables", body)
+    lake.done("POST", "/main/namespaces/ml/delta-tables", body)
     for number in range(12):
         actions = [
             {
@@ -382,7 +382,7 @@ def _delta(lake: Company) -> None:
                 }
             }
         ]
-        lake.done("POST", "/namespaces/ml/delta-tables/labels", {"actions": actions, "operation": "WRITE"})
+        lake.done("POST", "/main/namespaces/ml/delta-tables/labels", {"actions": actions, "operation": "WRITE"})
 
 
 def _together(lake: Company) -> None:
@@ -396,7 +396,7 @@ def _together(lake: Company) -> None:
         }
 
     names = ("customers", "returns", "payments", "shipments")
-    lake.done("POST", "/transactions/commit", {"table-changes": [change(name, []) for name in names]})
+    lake.done("POST", "/main/transactions/commit", {"table-changes": [change(name, []) for name in names]})
     late = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 4711}]
     refused = lake.send(
         "POST",

@@ -407,7 +407,7 @@ async def test_a_table_may_come_to_be_where_another_was(wire: Wire) -> None:
     location = (await load(wire))["location"]
     assert (await wire.delete(f"{TABLES}/labels")).status == 204
     taken = await wire.post(TABLES, {"name": "labels", "schema": SCHEMA, "location": location})
-    assert (taken.status, "undrop" in taken.error["message"]) == (400, True)
+    assert (taken.status, "which was dropped" in taken.error["message"]) == (400, True)
     await collected(wire.settings, drop_retention_s=0)
     transaction = await begin(wire)
     tx = inside(wire, transaction)

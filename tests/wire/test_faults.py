@@ -191,7 +191,7 @@ async def test_with_a_key_it_happens_once_and_no_5xx_is_ever_replayed(
 async def test_what_surely_did_not_happen_is_503_with_the_time_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    async with faulty_wire(tmp_path, monkeypatch) as (wire, store):
+    async with faulty_wire(tmp_path, monkeypatch, held_wait_s=0) as (wire, store):
         before = await wire.load()
         store.faults = [fault]
         answer = await wire.commit([set_properties(a="b")])

@@ -194,27 +194,35 @@ async def test_a_new_key_is_found_and_an_old_one_forgotten(
 async def test_an_issuer_that_is_down_takes_nobody_else_down(
     door: Door, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = SystemClock().monotonic_s()
+    began_s = now_s = SystemClock().monotonic_s()
+    began_ms = SystemClock().now_ms()
+    # Both clocks: one alone would be a clock that was set.
     monkeypatch.setattr(SystemClock, "monotonic_s", lambda _: now_s)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: began_ms + int((now_s - began_s) * 1000))
+
+    def token() -> str:
+        issued_s = SystemClock().now_ms() // 1000
+        return issuer.token(iat=issued_s, exp=issued_s + 300)
+
     issuer.down = True
     made = await door.tokens.create("loader")
-    answer = await door.get("/v1/config", issuer.token())
+    answer = await door.get("/v1/config", token())
     assert answer.refusal == (503, "ServiceUnavailableException")
     assert answer.header("Retry-After") == "1"
     for _ in range(20):
-        assert (await door.get("/v1/config", issuer.token())).status == 503
+        assert (await door.get("/v1/config", token())).status == 503
     assert len(issuer.asked) == 1
     assert (await door.who(made.text))["name"] == "loader"
     assert (await door.get("/readyz")).status == 200
     issuer.down = False
     now_s += 2
-    assert (await door.who(issuer.token()))["name"] == "alice"
+    assert (await door.who(token()))["name"] == "alice"
     # Down again, and its keys are known for a day.
     issuer.down = True
     now_s += 3_600
-    assert (await door.who(issuer.token()))["name"] == "alice"
+    assert (await door.who(token()))["name"] == "alice"
     now_s += 86_400
-    assert (await door.get("/v1/config", issuer.token())).status == 503
+    assert (await door.get("/v1/config", token())).status == 503
 
 
 @pytest.mark.parametrize(

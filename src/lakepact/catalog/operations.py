@@ -278,7 +278,7 @@ class Operations:
         draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms())
         metadata = await self._tables.staged(draft, namespace, request)
         if request.location is not None:
-            await self._tables.check_staged(draft, metadata)
+            await self._tables.check_staged(draft, Identifier(namespace, request.name), metadata)
             await draft.run_last_checks()
         # Some engines write with plain file calls and expect the folders to be there.
         await self.parts.files.make_folders(*(f"{metadata['location']}/{folder}" for folder in ("metadata", "data")))

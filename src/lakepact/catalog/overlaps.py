@@ -27,6 +27,7 @@ from lakepact.catalog.warehouse import LOCATION_PROPERTIES, is_of_a_table
 from lakepact.catalog.work import Draft
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import without_trailing_slash
+from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key, key_of
 from lakepact.kernel.model import Value
 
@@ -76,14 +77,18 @@ class Folders:
         if owner is not None and owner["id"] == pointer.id:
             draft.write(key, None)
 
-    async def check_staged(self, draft: Draft, location: str, id: str) -> None:
+    async def check_staged(self, draft: Draft, identifier: Identifier, location: str, id: str) -> None:
         """Refuse a location that a client asks for before it creates the table. Nothing is taken."""
         self._parts.warehouse.check_alone(location)
-        keys = self.keys(location)
-        await draft.read(*keys)
-        self._check_free(draft, keys, location, id)
+        [key, *above] = self.keys(location)
+        await draft.read(key, *above)
+        owner = await draft.current(key)
+        dropped_id = None
+        if owner is not None and await self._dropped_under_name(draft, owner["id"], Kind.TABLE, identifier) is not None:
+            dropped_id = owner["id"]
+        self._check_free(draft, above if dropped_id else [key, *above], location, id)
         if not is_own_folder(location, id):
-            other = await overlapping_in(self._parts, location, (id,), _OWNED, draft.writes)
+            other = await overlapping_in(self._parts, location, (id, dropped_id), _OWNED, draft.writes)
             if other is not None:
                 await self._refuse(draft, location, other)
 
@@ -147,15 +152,21 @@ class Folders:
         The dropped one keeps its files for good, and can come back once the folder is free. Not for Delta: there would
         be two logs in one folder.
         """
-        key = self._parts.keys.dropped(owner_id)
-        note = await draft.current(key)
-        if note is None or note.get("purging") or pointer.kind is not Kind.TABLE:
+        note = await self._dropped_under_name(draft, owner_id, pointer.kind, pointer.identifier)
+        if note is None:
             return False
-        before = Pointer.from_json(note)
-        if (before.kind, before.identifier) != (pointer.kind, pointer.identifier):
-            return False
-        draft.write(key, {**note, "purge": False, "released-ms": draft.now_ms})
+        draft.write(self._parts.keys.dropped(owner_id), {**note, "purge": False, "released-ms": draft.now_ms})
         return True
+
+    async def _dropped_under_name(
+        self, draft: Draft, owner_id: str, kind: Kind, identifier: Identifier
+    ) -> JsonObject | None:
+        """Return the note of a dropped Iceberg table that had this name, unless its files are being deleted."""
+        note = await draft.current(self._parts.keys.dropped(owner_id))
+        if note is None or note.get("purging") or kind is not Kind.TABLE:
+            return None
+        before = Pointer.from_json(note)
+        return dict(note) if (before.kind, before.identifier) == (kind, identifier) else None
 
     def keys(self, location: str) -> list[Key]:
         """The cells that say whose folder this is, and whose those are that it lies in."""

@@ -88,9 +88,9 @@ class Tables:
         self._warehouse.check_metadata(metadata)
         return metadata
 
-    async def check_staged(self, draft: Draft, metadata: JsonObject) -> None:
+    async def check_staged(self, draft: Draft, identifier: Identifier, metadata: JsonObject) -> None:
         """Refuse a location that overlaps another table's, for a client that will create the table later."""
-        await self._folders.check_staged(draft, metadata["location"], metadata["table-uuid"])
+        await self._folders.check_staged(draft, identifier, metadata["location"], metadata["table-uuid"])
 
     async def create(self, draft: Draft, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         metadata = await self.staged(draft, namespace, request)

@@ -135,7 +135,7 @@ async def test_a_new_file_is_its_owners_alone_and_one_that_is_there_stays_as_it_
         async with _opened(path) as store:
             await store.commit(Transaction(uuid7(SteeredClock().now_ms(), mode), "hash", (Write(A, 0, {"n": 1}),)))
             files = list(path.parent.glob(f"{path.name}*"))
-            assert len(files) == 3 and {file.stat().st_mode & 0o777 for file in files} == {mode}
+            assert len(files) == 5 and {file.stat().st_mode & 0o777 for file in files} == {mode}
         path.chmod(0o640)
 
 
