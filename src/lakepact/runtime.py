@@ -8,9 +8,12 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
+
+from lakepact.errors import OutOfMemory
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,7 +34,29 @@ async def off_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     For work whose cost grows with what a client sent. It must not touch state that the event loop changes meanwhile.
     """
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_compute, lambda: function(*args, **kwargs))
+    result = await loop.run_in_executor(_compute, lambda: _computed(lambda: function(*args, **kwargs)))
+    if isinstance(result, _MemoryFailure):
+        raise result.kind(*result.args)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryFailure:
+    kind: type[Exception]
+    args: tuple[object, ...]
+
+
+def _computed(function: Callable[[], T]) -> T | _MemoryFailure:
+    """Call the function. Return a lack of memory instead of raising it.
+
+    The traceback of such an exception holds what was computed so far. While it is alive, there may not be enough memory
+    to hand the exception to the event loop, and the caller would wait for ever.
+    """
+    try:
+        return function()
+    except (MemoryError, OutOfMemory) as error:
+        failure = type(error), error.args
+    return _MemoryFailure(*failure)
 
 
 class SystemClock:

@@ -70,7 +70,7 @@ def test_a_dimension_of_one_format_is_published_with_facts_of_another(
     assert (customers.version, customers.timestamp_ms) == (0, lake.metadata("sales.orders")["last-updated-ms"])
     joined = "SELECT o.id, month(o.since) FROM other.sales.orders o"
     assert sorted(map(tuple, lake.sql(joined))) == [(10, 1), (11, 3), (12, 1)]
-    assert {one.table for one in first.inputs} == {"raw.customers", "raw.orders"}
+    assert {one.table for one in first.inputs} == {"raw.customers", "raw.orders", "sales.customers"}
     # A new version of a customer and an order that refers to it come together; what is there is not repeated.
     lake.sql("INSERT INTO raw.customers VALUES (2, 'Genf', TIMESTAMP '2026-05-01')")
     lake.sql("INSERT INTO raw.orders VALUES (13, 2, TIMESTAMP '2026-06-01')")

@@ -400,7 +400,7 @@ def _together(lake: Company) -> None:
     late = [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 4711}]
     refused = lake.send(
         "POST",
-        "/transactions/commit",
+        "/main/transactions/commit",
         {"table-changes": [change("payments", late), change("returns", [])]},
         **{"Idempotency-Key": new_id()},
     )

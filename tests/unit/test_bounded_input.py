@@ -173,8 +173,8 @@ def test_bodies_of_one_piece_again_and_again_take_linear_time(piece: bytes) -> N
             except (ValueError, LimitExceeded, RecursionError):
                 continue
 
-    # Both sizes are parsed in the same way.
-    assert_linear(parse, 45_000)
+    # Both sizes are parsed in the same way: a document with more values is parsed in steps.
+    assert_linear(parse, 20_000)
 
 
 # --- the hash of a request ---
@@ -227,6 +227,6 @@ asyncio.run(main())
 
 
 def test_too_little_memory_for_a_metadata_file_is_not_called_damage(tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, "-c", _READ_WITH_LITTLE_MEMORY], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", _READ_WITH_LITTLE_MEMORY], capture_output=True, text=True)
     assert "not enough free memory" in ran.stdout, ran.stdout + ran.stderr
     assert "the file is not damaged" in ran.stdout

@@ -234,7 +234,10 @@ class MetadataFiles:
         except NotFound:
             raise MissingFile.at(location) from None
         if _is_large(data):
-            text, document, digest = await off_loop(_decoded, location, data, read)
+            try:
+                text, document, digest = await off_loop(_decoded, location, data, read)
+            except MemoryError:
+                raise _out_of_memory(location, len(data)) from None
         else:
             text, document, digest = _decoded(location, data, read)
         found = MetadataFile(location, self._warehouse.blob_name(location), text, document, digest)

@@ -15,7 +15,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,9 @@ class Turns:
 
     def __init__(self, path: Path) -> None:
         """`path`: of the database. The locks are in two empty files beside it."""
-        self._gate, self._pen = (_opened(path.with_name(f"{path.name}-{name}")) for name in ("gate", "pen"))
+        # As SQLite does with its own files: whoever may open the database may open these.
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        self._gate, self._pen = (_opened(path.with_name(f"{path.name}-{name}"), mode) for name in ("gate", "pen"))
 
     @contextmanager
     def taken(self, within_s: float) -> Iterator[bool]:
@@ -49,8 +51,13 @@ class Turns:
         os.close(self._pen)
 
 
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _opened(path: Path, mode: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    if os.fstat(descriptor).st_mode & 0o777 != mode:
+        # Made under another umask, or for a database whose mode has changed. Another user's file stays as it is.
+        with suppress(PermissionError):
+            os.fchmod(descriptor, mode)
+    return descriptor
 
 
 def _lock(descriptor: int, deadline_s: float) -> bool:
