@@ -95,13 +95,21 @@ def updated_view(base: JsonObject, request: list[JsonObject], now_ms: int) -> Ap
 
 
 def known_to_java(request: list[JsonObject]) -> list[JsonObject]:
-    """Schemas that differ in a field Java does not know are two to us, and one to Java: ids would drift apart."""
-    return [
-        {**update, "schema": {key: value for key, value in update["schema"].items() if not key.startswith("x-")}}
-        if update["action"] == names.ADD_SCHEMA
-        else update
-        for update in request
-    ]
+    """Return the request without what the two libraries treat differently on purpose, so that ids do not drift apart.
+
+    Schemas that differ in a field that Java does not know are two to us, and one to Java. A snapshot without a sequence
+    number gets the table's next one from us, and 0 from Java.
+    """
+    return [_known_to_java(update) for update in request]
+
+
+def _known_to_java(update: JsonObject) -> JsonObject:
+    if update["action"] == names.ADD_SCHEMA:
+        schema = {key: value for key, value in update["schema"].items() if not key.startswith("x-")}
+        return {**update, "schema": schema}
+    if update["action"] == names.ADD_SNAPSHOT:
+        return {**update, "snapshot": {"sequence-number": 0, **update["snapshot"]}}
+    return update
 
 
 def figure(what: str, verdicts: Counter[str]) -> str:
