@@ -72,8 +72,8 @@ def test_the_command_runs_reports_and_says_how_it_ended_by_its_exit_code(lake: L
     shown = command("history", f"{raw}.copies")
     assert shown.exit_code == 0, shown.stderr
     outside, by_run = shown.stdout.split("\n\n")
-    assert "external" in outside and "unknown (external write)" in outside and "not-checked" in outside
+    assert "external" in outside and "unknown (external write)" in outside and "no checks" in outside
     assert f"pipeline {file.stem}, run monday" in by_run
     assert f"{raw}.raw_customers@" in by_run and "(verified)" in by_run
-    assert "passed, 1 checks" in by_run
+    assert "passed, 1 check\n" in by_run
     assert "2 added, 2 in all" in by_run
