@@ -36,7 +36,7 @@ RULES: Final = (
         "idempotency_lifetime_s",
         "retryable_s",
         "be at most",
-        "a transaction that can be retried must wait for as long as clients are told that they may repeat it",
+        "a transaction that can be retried must wait for as long as the server advertises that clients may repeat it",
         lambda lifetime_s, retryable_s: lifetime_s <= retryable_s,
     ),
     Rule(

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,7 @@ from lakepact.catalog.astray import astray
 from lakepact.catalog.warehouse import OWN_FOLDER, Warehouse
 from lakepact.cli import services
 from lakepact.cli.finding import Finding, bad, compared_clock, good, odd
+from lakepact.cli.table_metadata import table_metadata
 from lakepact.errors import Damaged, FormatTooNew, LakepactError
 from lakepact.extras import how_to_install
 from lakepact.java import JAVA_HOME, find_java
@@ -63,13 +64,17 @@ _ANSWER_WITHIN_S: Final = 30.0
 _clock, _rng = SystemClock(), SystemRng()
 
 
-async def everything(settings: Settings, *, writes: bool) -> list[Finding]:
+async def everything(
+    settings: Settings, *, writes: bool, progress: Callable[[str], None] = lambda line: None
+) -> list[Finding]:
+    """Run all checks. `progress` is called with a line now and then while one of them takes long."""
     found = [good("settings", f"understood, on Python {'.'.join(map(str, sys.version_info[:3]))}")]
     found += [*disks(settings), *readers(settings)]
     found += [one async for one in store(settings, writes=writes)]
     for name, place in settings.places().items():
         found += shared(settings.store, name, place)
         found += [one async for one in warehouse(name, place, writes=writes)]
+    found += [one async for one in table_metadata(settings, progress)]
     found += [one async for one in credentials(settings)]
     found += [one async for one in services.identity_provider(settings)]
     found += ports(settings)
@@ -290,8 +295,10 @@ async def _tried_out(subject: str, shown: str, blobs: BlobStore) -> AsyncIterato
             return
         yield good(subject, f"{shown} writes and reads (in {took_ms} ms), and overwrites nothing")
         [entry] = await blobs.list(file, None, 1)
-        # The time that storage gives a file is its own clock, in seconds as a rule.
-        yield compared_clock(f"clock: {subject}", (entry.modified_ms - began_ms) / 1000)
+        # The time that storage gives a file is its own clock, in seconds as a rule. The file was written at some time
+        # between these two.
+        nearest_ms = min(max(entry.modified_ms, began_ms), began_ms + took_ms)
+        yield compared_clock(f"clock: {subject}", (entry.modified_ms - nearest_ms) / 1000)
     finally:
         await blobs.delete(file)
 

@@ -19,6 +19,11 @@ _LAST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one that has a date path."""
 
 
+def uuid4(random_bits: int) -> str:
+    """A random UUID, from at least 122 random bits."""
+    return str(uuid.UUID(int=random_bits & (1 << 128) - 1, version=4))
+
+
 def uuid7(now_ms: int, random_bits: int) -> TransactionId:
     """A UUIDv7 of this instant. `random_bits` is at least 74 random bits."""
     value = (now_ms & 0xFFFF_FFFF_FFFF) << 80

@@ -1,13 +1,13 @@
 """Decide what time it is when this machine's clock may be wrong by days.
 
 Ages decide what is deleted: records and their idempotency keys, dropped tables, abandoned files, receipts. A clock that
-is days ahead would delete all of them at once. So no age is judged by this machine's clock alone. `judge` compares it
-with other evidence: the clock of the store, where the store has one of its own (PostgreSQL, object stores); elsewhere a
+is days ahead would delete all of them at once. So no age is computed from this machine's clock alone. `judge` compares
+it with other evidence: the clock of the store, where the store has a clock (PostgreSQL, object stores); elsewhere a
 watermark that is kept in the store, together with the uptime of the machine that wrote it. Uptime does not change when
-somebody sets the clock.
+the clock is set.
 
 `TrustedClock` is the clock that stores, catalog and maintenance get. Its `now_ms` follows the evidence when this
-machine's clock disagrees with it. Its `confirmed_ms`, by which everything that deletes by age judges, is zero until the
+machine's clock disagrees with it. Its `confirmed_ms`, which is used for every deletion by age, is zero until the
 clock and the evidence agree. This module does no IO: `upkeep/clock_evidence.py` reads the evidence and hands it in.
 """
 
@@ -58,7 +58,7 @@ class Watermark:
     """The uptime at which the observation of this time began; None once the time is confirmed."""
 
     confirmed_ms: int
-    """The latest time that was confirmed: `time_ms`, unless the observation still goes on."""
+    """The latest time that was confirmed: `time_ms`, unless the observation has not ended."""
 
     def now_ms(self, uptime: Uptime) -> int:
         """The time at this uptime of the same boot."""
@@ -99,7 +99,7 @@ class Evidence:
 class Judgement:
     time_ms: int
     confirmed: bool
-    """Whether things may be deleted by this time."""
+    """Whether records and files may be deleted by this time."""
 
     basis: Basis
     difference_ms: int = 0
@@ -113,7 +113,7 @@ def judge(evidence: Evidence) -> Judgement:
     """Return the time to follow, and whether it is good enough to delete by."""
     if evidence.store_ms is not None:
         if evidence.store_is_independent:
-            return _judge_by_store(evidence, evidence.store_ms)
+            return _by_store(evidence, evidence.store_ms)
         if not _agree(evidence.clock_ms, evidence.store_ms):
             return _disputed(evidence, evidence.store_ms, Basis.STORE)
     mark = evidence.watermark
@@ -121,11 +121,11 @@ def judge(evidence: Evidence) -> Judgement:
         # Nothing has been written by any other clock yet.
         return Judgement(evidence.clock_ms, True, Basis.FIRST, watermark=_confirmed_mark(evidence))
     if mark.uptime.boot == evidence.uptime.boot:
-        return _judge_by_uptime(evidence, mark)
-    return _judge_after_restart(evidence, mark)
+        return _by_uptime(evidence, mark)
+    return _after_restart(evidence, mark)
 
 
-def _judge_by_store(evidence: Evidence, store_ms: int) -> Judgement:
+def _by_store(evidence: Evidence, store_ms: int) -> Judgement:
     expected_ms, clock_ms = evidence.expected_ms, evidence.clock_ms
     if expected_ms is not None and not _agree(store_ms, expected_ms) and _agree(clock_ms, expected_ms):
         # The store's own clock was set while this process ran. Two of three clocks still agree.
@@ -135,13 +135,13 @@ def _judge_by_store(evidence: Evidence, store_ms: int) -> Judgement:
     return Judgement(clock_ms, True, Basis.STORE, difference_ms=clock_ms - store_ms)
 
 
-def _judge_by_uptime(evidence: Evidence, mark: Watermark) -> Judgement:
+def _by_uptime(evidence: Evidence, mark: Watermark) -> Judgement:
     """The machine has not been restarted since the watermark was written: its uptime says how much time has passed."""
     time_ms = mark.now_ms(evidence.uptime)
     if not _agree(evidence.clock_ms, time_ms):
         if mark.since_ms is not None:
             # Two times that nothing confirms: the observation begins again.
-            return _judge_after_restart(evidence, mark)
+            return _after_restart(evidence, mark)
         if evidence.disputed_ms >= GRACE_MS and evidence.uptime.ms - mark.uptime.ms >= GRACE_MS:
             # The clock was set, no server has confirmed the old time since, and the new one has lasted.
             return Judgement(evidence.clock_ms, True, Basis.UPTIME, watermark=_confirmed_mark(evidence))
@@ -156,14 +156,14 @@ def _judge_by_uptime(evidence: Evidence, mark: Watermark) -> Judgement:
     )
 
 
-def _judge_after_restart(evidence: Evidence, mark: Watermark) -> Judgement:
+def _after_restart(evidence: Evidence, mark: Watermark) -> Judgement:
     """How much time has passed since the last confirmed time is not known, only that time does not run backwards."""
     clock_ms, floor_ms = evidence.clock_ms, mark.confirmed_ms
     if _agree(clock_ms, floor_ms) or (clock_ms < floor_ms and evidence.disputed_ms >= GRACE_MS):
         return Judgement(clock_ms, True, Basis.RESTARTED, watermark=_confirmed_mark(evidence))
     if clock_ms < floor_ms:
         return _disputed(evidence, max(floor_ms, evidence.expected_ms or 0), Basis.RESTARTED)
-    # Either the machine was off for that long, or its clock is ahead. Work goes on; deletions wait.
+    # Either the machine was off for that long, or its clock is ahead. Commits continue; deletions wait.
     observed = Watermark(clock_ms, evidence.uptime, since_ms=evidence.uptime.ms, confirmed_ms=floor_ms)
     return Judgement(clock_ms, False, Basis.RESTARTED, watermark=observed)
 
@@ -183,14 +183,14 @@ def _agree(one_ms: int, other_ms: int) -> bool:
 class TrustedClock:
     """The `Clock` port over a machine's clock and the last judgement of it.
 
-    Between two judgements time goes on by the monotonic clock: a clock that is set meanwhile changes nothing until the
+    Between two judgements time advances by the monotonic clock: a clock that is set meanwhile changes nothing until the
     evidence is read again. Before the first judgement `now_ms` is the machine's clock, and nothing is confirmed.
     """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
         self._judgement: Judgement | None = None
-        self._judged_s = 0.0
+        self._assessed_s = 0.0
         self._disputed_since_s: float | None = None
 
     def now_ms(self) -> int:
@@ -221,17 +221,18 @@ class TrustedClock:
         """The time that was judged last, plus what has passed since."""
         if self._judgement is None:
             return None
-        return self._judgement.time_ms + int((self._machine.monotonic_s() - self._judged_s) * 1000)
+        return self._judgement.time_ms + int((self._machine.monotonic_s() - self._assessed_s) * 1000)
 
     def disputed_ms(self) -> int:
         if self._disputed_since_s is None:
             return 0
         return int((self._machine.monotonic_s() - self._disputed_since_s) * 1000)
 
-    def follow(self, judgement: Judgement) -> None:
-        """Go by this judgement, made of evidence of this moment."""
-        self._judgement, self._judged_s = judgement, self._machine.monotonic_s()
+    def follow(self, judgement: Judgement, read_s: float | None = None) -> None:
+        """Follow this judgement. `read_s` is the monotonic time at which its evidence was read; None: now."""
+        self._judgement = judgement
+        self._assessed_s = self._machine.monotonic_s() if read_s is None else read_s
         if abs(judgement.difference_ms) <= MAX_DIFFERENCE_MS:
             self._disputed_since_s = None
         elif self._disputed_since_s is None:
-            self._disputed_since_s = self._judged_s
+            self._disputed_since_s = self._assessed_s

@@ -64,7 +64,7 @@ class Disk:
         self._thread_locks = [threading.Lock() for _ in range(_STRIPES)]
         # Folders whose own entries this process has made durable. Another process may have created a folder and not
         # flushed its parent yet, so "it exists" is not enough.
-        self._durable_folders: set[Path] = set()
+        self._durable_folders: set[str] = set()
         # Folders to which no link leads: what they were then, by device and inode, and until when it is believed.
         self._without_links: dict[str, tuple[tuple[int, int], float]] = {}
 
@@ -181,8 +181,8 @@ class Disk:
         try:
             os.link(temporary, path)
         except FileNotFoundError:
-            # Others may clear away empty folders, and what is remembered of them is wrong then.
-            self._durable_folders = {self.root}
+            # Another process may have removed empty folders, which makes the cache wrong.
+            self._durable_folders = {str(self.root)}
             self._make_durable_folder(path.parent)
             os.link(temporary, path)
 
@@ -355,18 +355,18 @@ class Disk:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, self._mode if folder == self.root else 0o777)
             _flush_folder(folder.parent)
-        self._durable_folders = {self.root}
+        self._durable_folders = {str(self.root)}
 
     def _make_durable_folder(self, folder: Path) -> None:
-        if folder in self._durable_folders:
+        if str(folder) in self._durable_folders:
             return
         self._make_durable_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
         _flush_folder(folder.parent)
         if len(self._durable_folders) >= _MAX_KNOWN_FOLDERS:
-            self._durable_folders = {self.root}
-        self._durable_folders.add(folder)
+            self._durable_folders = {str(self.root)}
+        self._durable_folders.add(str(folder))
 
     def _lock_path(self, stripe: int) -> Path:
         return self._locks / f"{stripe:02x}"

@@ -21,7 +21,7 @@ POOLS: Final = ("postgres", "sqlite_readers", "sqlite_writer", "file_store", "fi
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
     size: int = 0
-    """Connections or threads that are there."""
+    """Connections or threads that exist."""
 
     busy: int = 0
     waiting: int = 0
@@ -47,12 +47,12 @@ def register_threads(name: str, threads: ThreadPoolExecutor) -> None:
 
 def usages() -> dict[str, PoolUsage]:
     """The usage of every pool now; zeros for those that this process does not have."""
-    found = dict.fromkeys(POOLS, PoolUsage())
+    totals = dict.fromkeys(POOLS, PoolUsage())
     for name, reference, usage in _probes:
         pool = reference()
         if pool is not None:
-            found[name] += usage(pool)
-    return found
+            totals[name] += usage(pool)
+    return totals
 
 
 def thread_usage(threads: ThreadPoolExecutor) -> PoolUsage:

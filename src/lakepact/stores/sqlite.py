@@ -176,14 +176,13 @@ class SqliteCells:
         isolation: Isolation = Isolation.SERIALIZABLE,
         properties: Mapping[str, str] | None = None,
     ) -> TransactionRecord:
-        now_ms = self._clock.now_ms()
-        checked_id = check_id(transaction_id, self._settings, now_ms)
+        checked_id = check_id(transaction_id, self._settings, self._clock.now_ms())
         storable_text("request_hash", request_hash)
-        expires_ms = now_ms + int(check_ttl(ttl_s, self._settings) * 1000)
+        ttl_ms = int(check_ttl(ttl_s, self._settings) * 1000)
         encoded = encode_properties(properties)
         return await self._writer.submit(
             lambda work: sqlite_staging.begin(
-                work, checked_id, request_hash, expires_ms, isolation, encoded, self._clock.now_ms()
+                work, checked_id, request_hash, ttl_ms, isolation, encoded, self._clock.now_ms()
             ),
             checked_id,
         )

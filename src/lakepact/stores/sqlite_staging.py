@@ -29,7 +29,7 @@ def begin(
     work: Work,
     transaction_id: TransactionId,
     request_hash: str,
-    expires_ms: int,
+    ttl_ms: int,
     isolation: Isolation,
     properties: str,
     now_ms: int,
@@ -42,7 +42,7 @@ def begin(
     work.execute(
         "INSERT INTO transactions (id, state, request_hash, created_ms, expires_ms, isolation, properties, began) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (transaction_id, State.OPEN.value, request_hash, now_ms, expires_ms, isolation.value, properties, began),
+        (transaction_id, State.OPEN.value, request_hash, now_ms, now_ms + ttl_ms, isolation.value, properties, began),
     )
     work.execute("UPDATE instant SET value = ?", (began + 1,))
     work.instant = began + 1

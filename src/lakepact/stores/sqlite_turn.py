@@ -1,7 +1,7 @@
 """Takes turns at writing to one SQLite file among several processes.
 
 SQLite lets a process that waits for the file look again after pauses of up to 100 ms. A process with much to write
-frees the file for microseconds only, so another one may wait long while the first goes on and on. Two file locks make
+frees the file for microseconds only, so another one may wait long while the first keeps writing. Two file locks make
 it fair: a writer holds the gate until it has the pen, and a writer that has just written must pass the gate again. So a
 process that waits at the gate is overtaken by none that has written since.
 
@@ -27,8 +27,8 @@ class Turns:
     """One writer's place in the queue. Not for two threads at once."""
 
     def __init__(self, path: Path) -> None:
-        """`path`: of the database. The locks are in two empty files beside it."""
-        # As SQLite does with its own files: whoever may open the database may open these.
+        """`path`: of the database. The locks are in two empty files next to it."""
+        # As SQLite does with its own files: a user who may open the database may open these.
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         self._gate, self._pen = (_opened(path.with_name(f"{path.name}-{name}"), mode) for name in ("gate", "pen"))
 

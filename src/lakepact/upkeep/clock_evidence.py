@@ -1,15 +1,13 @@
 """Reads the evidence for what time it is, and keeps the watermark.
 
-`kernel/trusted_time.py` decides. This module asks the store for its time, reads this machine's uptime, writes the
+`kernel/trusted_time.py` decides. This module reads the time of the store, reads this machine's uptime, writes the
 watermark that the decision wants written, and warns while this machine's clock is not confirmed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +17,7 @@ from lakepact.errors import LakepactError
 from lakepact.kernel.model import Value
 from lakepact.kernel.ports import CellStore
 from lakepact.kernel.trusted_time import GRACE_MS, Evidence, Judgement, TrustedClock, Uptime, Watermark, judge
+from lakepact.runtime import BackgroundTask
 
 INTERVAL_S: Final = 30.0
 """How often the evidence is read. A clock that is set in between changes nothing until then."""
@@ -33,7 +32,7 @@ _log = structlog.get_logger(__name__)
 def machine_uptime(monotonic_s: float, process: str) -> Uptime:
     """How long this machine has been running. Where it does not say, how long this process has."""
     try:
-        # Not the monotonic clock: other processes must read the same, and it goes on while a machine sleeps.
+        # Not the monotonic clock: other processes must read the same, and it advances while a machine sleeps.
         return Uptime(_BOOT_ID.read_text().strip(), int(float(_UPTIME.read_text().split()[0]) * 1000))
     except (OSError, ValueError, IndexError):
         return Uptime(f"process {process}", int(monotonic_s * 1000))
@@ -45,54 +44,51 @@ class ClockEvidence:
         clock: TrustedClock,
         store: CellStore,
         *,
-        on_judged: Callable[[Judgement], None] = lambda judgement: None,
+        on_judgement: Callable[[Judgement], None] = lambda judgement: None,
         uptime: Callable[[], Uptime] | None = None,
     ) -> None:
         self._clock = clock
         self._store = store
-        self._on_judged = on_judged
+        self._on_judgement = on_judgement
         self._uptime = uptime or (lambda: machine_uptime(clock.monotonic_s(), f"{os.getpid()}-{id(clock):x}"))
         self._warned_s: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask(self._run)
 
     async def read(self, *, writes: bool = True) -> Judgement:
         """Read the evidence and let the clock follow it. `writes`: whether to keep the watermark as well."""
         began_s = self._clock.monotonic_s()
-        said = await self._store.time()
-        independent = said is not None and said.independent
+        store_time = await self._store.time()
+        independent = store_time is not None and store_time.independent
         stored = None if independent else await self._store.watermark()
-        waited_ms = int((self._clock.monotonic_s() - began_s) * 1000)
+        # Read together: time that passes between the two would be missing from the confirmed time.
+        clock_ms, read_s = self._clock.machine_ms(), self._clock.monotonic_s()
+        waited_ms = int((read_s - began_s) * 1000)
         judgement = judge(
             Evidence(
-                clock_ms=self._clock.machine_ms(),
+                clock_ms=clock_ms,
                 uptime=self._uptime(),
-                # The store said it somewhere between question and answer.
-                store_ms=None if said is None else said.ms + waited_ms // 2,
+                # The store read its clock at some time between request and response.
+                store_ms=None if store_time is None else store_time.ms + waited_ms // 2,
                 store_is_independent=independent,
                 watermark=_decoded(stored),
                 expected_ms=self._clock.expected_ms(),
                 disputed_ms=self._clock.disputed_ms(),
             )
         )
-        self._clock.follow(judgement)
+        self._clock.follow(judgement, read_s)
         if writes and judgement.watermark is not None:
             # If another process was faster, its watermark is as good; the next reading compares.
             await self._store.put_watermark(_encoded(judgement.watermark), stored)
-        self._on_judged(judgement)
+        self._on_judgement(judgement)
         self._warn(judgement)
         return judgement
 
     def start(self) -> None:
         """Read it again and again until `stop`."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.start()
 
     async def stop(self) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        self._task = None
+        await self._task.stop()
 
     async def _run(self) -> None:
         while True:
@@ -106,7 +102,7 @@ class ClockEvidence:
         now_s = self._clock.monotonic_s()
         if judgement.confirmed:
             if self._warned_s is not None:
-                _log.info("the clock of this server is confirmed again; deletions by age go on")
+                _log.info("the clock of this server is confirmed again; deletions by age continue")
             self._warned_s = None
         elif self._warned_s is None or now_s - self._warned_s >= _WARN_EVERY_S:
             self._warned_s = now_s

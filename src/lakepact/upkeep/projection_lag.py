@@ -1,6 +1,6 @@
 """How far the projections are behind: the age of the oldest commit that they do not have.
 
-The projections are computed outside the server, by `lakepact project` on Spark, on whatever schedule its operator
+The projections are computed outside the server, by `lakepact project` on Spark, on a schedule that its operator
 chooses. The server cannot make them fresh; it can say how stale they are.
 
 The last run says when it began to read (`read-ms` of its position). Records are listed oldest first, so the first
@@ -67,7 +67,7 @@ async def projection_lag_s(catalog: Catalog, now_ms: int) -> float:
         if page.after is None:
             return 0.0
         after = page.after
-    # There are more records than are looked at: it is not older than the last run.
+    # There are more records than are read here: it is not older than the last run.
     return max(0.0, (now_ms - read_ms) / 1000)
 
 

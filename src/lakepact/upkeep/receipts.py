@@ -13,7 +13,7 @@ older still is for the reconciler.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from lakepact.kernel.ports import CellStore, Clock, Tasks
 from lakepact.upkeep.arrivals import put_receipt, put_receipts
 from lakepact.upkeep.backup import RESTORING
 from lakepact.upkeep.bases import base_of
+from lakepact.upkeep.recent_set import RecentSet
 from lakepact.upkeep.sizes import DeltaSizes
 
 MARK: Final = key_of("lakepact", "upkeep", "receipts")
@@ -55,7 +56,7 @@ _AT_ONCE: Final = 64
 """Transactions whose receipts are written together. A disk flushes many files of a folder at the cost of few."""
 
 _BETWEEN_REQUESTS: Final = 8
-"""As many are made in a row: a millisecond or two for one request, instead of a little for each of many."""
+"""Transactions whose receipts are built in a row, before waiting requests get their turn."""
 
 _MOST_WAITING: Final = 10_000
 """Transactions whose receipts wait in memory. The receipts of those beyond are left to a pass."""
@@ -67,7 +68,8 @@ _LONGEST_REST_S: Final = 300.0
 """A pass reads all records of the last minutes again, so its cost grows with what is committed in that time. The more
 it has read, the longer the next one waits: then it costs a small, constant share of what the commits cost."""
 
-_MOST_REMEMBERED: Final = 100_000
+_MOST_RECENT: Final = 40_000
+"""Ids of transactions with receipts. At most twice as many are in memory, 6 MiB for each 40,000."""
 
 _log = structlog.get_logger(__name__)
 
@@ -103,8 +105,8 @@ class Receipts:
         self._tasks = tasks
         self._on_written = on_written
         self._on_failed = on_failed
-        self._done: OrderedDict[TransactionId, None] = OrderedDict()
-        """Transactions whose receipts this process has seen to: a pass need not read them again."""
+        self._written: RecentSet[TransactionId] = RecentSet(_MOST_RECENT)
+        """Transactions whose receipts this process has written: a pass need not write them again."""
 
         self._sizes = {name: DeltaSizes(catalog.parts.rows) for name, catalog in catalogs.items()}
         self._pass: _Pass | None = None
@@ -141,16 +143,15 @@ class Receipts:
         """The receipts of several transactions, flushed together."""
         receipts: dict[str, list[Receipt]] = {}
         try:
-            in_a_row = 0
-            for one in transactions:
-                if (catalog := self._catalog_of(one.writes, one.answer)) is not None:
-                    made = await self._receipts_of(catalog, one.id, one.writes, one.answer)
-                    receipts.setdefault(catalog.warehouse.name, []).extend(made)
-                    in_a_row += len(made)
-                if in_a_row >= _BETWEEN_REQUESTS:
-                    in_a_row = 0
-                    # What they tell of is at hand, so nothing above has waited: now requests go first.
-                    await asyncio.sleep(0)
+            for start in range(0, len(transactions), _BETWEEN_REQUESTS):
+                # Metadata that is no longer cached is read side by side. One file after another, a writer that has
+                # fallen behind the commits would never catch up.
+                chunk = transactions[start : start + _BETWEEN_REQUESTS]
+                for built in await self._tasks.all([self._build(one) for one in chunk]):
+                    for warehouse, made in built.items():
+                        receipts.setdefault(warehouse, []).extend(made)
+                # Requests that arrived meanwhile go first.
+                await asyncio.sleep(0)
             for warehouse, made in receipts.items():
                 await put_receipts(self._catalogs[warehouse].parts.blobs, self._clock, made)
         except Exception:
@@ -161,7 +162,15 @@ class Receipts:
             for _ in made:
                 self._on_written()
         for one in transactions:
-            self._remember(one.id)
+            self._written.add(one.id)
+
+    async def _build(self, transaction: Transaction) -> dict[str, list[Receipt]]:
+        """Return the receipts of a committed transaction by the warehouse that they belong to."""
+        catalog = self._catalog_of(transaction.writes, transaction.answer)
+        if catalog is None:
+            return {}
+        receipts = await self._receipts_of(catalog, transaction.id, transaction.writes, transaction.answer)
+        return {catalog.warehouse.name: receipts}
 
     async def write(self, transaction_id: TransactionId, writes: tuple[Write, ...], answer: Mapping[str, Any]) -> bool:
         """The receipts of one committed transaction. Never raises: False means that a later pass may have more luck."""
@@ -173,7 +182,7 @@ class Receipts:
                     self._on_written()
         except Exception as error:
             return self._failed(transaction_id, error)
-        self._remember(transaction_id)
+        self._written.add(transaction_id)
         return True
 
     def _failed(self, transaction_id: TransactionId, error: Exception) -> bool:
@@ -184,13 +193,8 @@ class Receipts:
             return False
         # One that cannot be written must not keep the others from being written.
         _log.error("a receipt cannot be written", transaction_id=transaction_id, exc_info=error)
-        self._remember(transaction_id)
+        self._written.add(transaction_id)
         return True
-
-    def _remember(self, transaction_id: TransactionId) -> None:
-        self._done[transaction_id] = None
-        if len(self._done) > _MOST_REMEMBERED:
-            self._done.popitem(last=False)
 
     async def catch_up(self) -> bool:
         """One page of a pass over what was committed lately: whether there is more."""
@@ -203,7 +207,7 @@ class Receipts:
             [State.COMMITTED], made_since_ms=current.since_ms, after=current.after, limit=_PAGE
         )
         for record in page.transactions:
-            if record.id not in self._done and record.writes:
+            if record.writes and record.id not in self._written:
                 current.complete &= await self.write(record.id, record.writes, record.answer or {})
         current.read += len(page.transactions)
         current.after = page.after

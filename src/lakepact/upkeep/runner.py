@@ -18,6 +18,7 @@ from lakepact.delta.ports import DeltaRows
 from lakepact.errors import LakepactError
 from lakepact.kernel.model import State
 from lakepact.kernel.ports import CellStore, Clock, Rng
+from lakepact.runtime import BackgroundTask
 from lakepact.upkeep.lease import Lease
 
 Job: TypeAlias = Callable[[], Awaitable[bool]]
@@ -111,7 +112,7 @@ class Runner:
         self._clock = clock
         self._rng = rng
         self._interval_s = interval_s
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask(self._run)
 
     async def turn(self) -> bool:
         """Do every job, if this process holds the lease: whether it does."""
@@ -143,16 +144,12 @@ class Runner:
 
     def start(self) -> None:
         """Take turns in the background until `stop`."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.start()
 
     async def stop(self) -> None:
         """End, in the middle of a pass if need be: recovery finishes it. Lets go of the lease."""
-        if self._task is None:
+        if not await self._task.stop():
             return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        self._task = None
         with suppress(LakepactError, TimeoutError):
             async with asyncio.timeout(_RELEASE_WITHIN_S):
                 await self._lease.release()

@@ -64,7 +64,10 @@ class Witnesses:
     def __init__(self, store: CellStore, generation: int = 0) -> None:
         self._store = store
         self._generation = generation
-        self._by_location: OrderedDict[str, list[Witness]] = OrderedDict()
+        self._by_location: OrderedDict[bytes, tuple[TransactionId, ...]] = OrderedDict()
+        """Transactions by the commit key of each metadata location that their answers name. Their records are read
+        again when they are needed: those of a busy day would take hundreds of megabytes."""
+
         self._by_id: OrderedDict[TransactionId, Witness] = OrderedDict()
         self._searched: list[tuple[int, int]] = []
 
@@ -86,14 +89,18 @@ class Witnesses:
     async def by_location(self, location: str, table_id: str, committed_ms: int) -> Witness | None:
         """The transaction that made this metadata file, if a record of about that time says so."""
         since_ms, until_ms = committed_ms - _BEFORE_MS, committed_ms + _AFTER_MS
-        found = self._among_known(location, table_id)
-        if found is None and not self._has_searched(since_ms, until_ms):
+        witness = await self._among_known(location, table_id)
+        if witness is None and not self._has_searched(since_ms, until_ms):
             await self._search(since_ms, until_ms)
-            found = self._among_known(location, table_id)
-        return found
+            witness = await self._among_known(location, table_id)
+        return witness
 
-    def _among_known(self, location: str, table_id: str) -> Witness | None:
-        return next((one for one in self._by_location.get(location, ()) if one.made(location, table_id)), None)
+    async def _among_known(self, location: str, table_id: str) -> Witness | None:
+        for transaction_id in self._by_location.get(bytes.fromhex(commit_key(location)), ()):
+            witness = await self.by_id(transaction_id)
+            if witness is not None and witness.made(location, table_id):
+                return witness
+        return None
 
     def _has_searched(self, since_ms: int, until_ms: int) -> bool:
         return any(since <= since_ms and until_ms <= until for since, until in self._searched)
@@ -114,10 +121,9 @@ class Witnesses:
         self._searched.append((since_ms, until_ms))
 
     def _remember(self, record: TransactionRecord) -> None:
-        witness: Witness | None = None
         for location in _locations(record.answer or {}):
-            witness = witness or Witness.of(record, self._generation)
-            self._by_location.setdefault(location, []).append(witness)
+            key = bytes.fromhex(commit_key(location))
+            self._by_location[key] = (*self._by_location.get(key, ()), record.id)
             if len(self._by_location) > _MOST_REMEMBERED:
                 self._by_location.popitem(last=False)
 

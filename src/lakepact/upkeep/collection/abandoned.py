@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakepact.catalog import Catalog
+from lakepact.catalog.announced import owner_of
 from lakepact.catalog.errors import NotFound, Refusal
 from lakepact.catalog.reachable import ALIVE
 from lakepact.catalog.work import Draft
@@ -69,10 +70,10 @@ class Abandoned:
         """Take the location, so that nobody makes a table there while its files go. False: it is somebody's."""
         key = self._location(location)
         if remover.dry_run:
-            return not (await self._catalog.parts.store.read([key]))[key].exists
+            return owner_of((await self._catalog.parts.store.read([key]))[key].value) is None
 
         async def plan(draft: Draft) -> JsonObject:
-            owner = await draft.current(key)
+            owner = owner_of(await draft.current(key))
             if owner is None:
                 draft.write(key, {"id": _holder(record.id), "location": location})
             return {"held": owner is None or owner["id"] == _holder(record.id)}
