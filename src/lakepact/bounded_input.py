@@ -113,7 +113,7 @@ def _after_zeros(view: memoryview, position: int) -> int:
 def parse_request(body: bytes, where: str = "the body") -> Any:
     """Parse the JSON of a request.
 
-    Raises `LimitExceeded`, `DuplicateMember`, or `ValueError` (`orjson.JSONDecodeError` is one) for what is not JSON.
+    Raises `LimitExceeded`, `DuplicateMember`, or `ValueError` (`orjson.JSONDecodeError` is one) if it is not JSON.
     """
     brackets = body.count(b"{") + body.count(b"[")
     slow = _count_values(body, brackets, where) > _VALUES_AT_ONCE
@@ -240,15 +240,15 @@ def _check_members(body: bytes, document: Any, where: str) -> None:
 
 
 def _unique(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """How an object is made of its members, each of which must have a name of its own."""
+    """Return a function that builds an object of its members and refuses two members with the same name."""
 
     def made(members: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(members)
-        if len(found) < len(members):
+        unique = dict(members)
+        if len(unique) < len(members):
             names = [name for name, _ in members]
             twice = next(name for number, name in enumerate(names) if name in names[:number])
             raise DuplicateMember(f"{where} has an object with two members named {twice[:80]!r}; send each member once")
-        return found
+        return unique
 
     return made
 
@@ -259,7 +259,7 @@ def _parse_slowly(body: bytes, where: str) -> Any:
     orjson would hold the interpreter lock for longer than the event loop may pause.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_unique(where), parse_float=_finite, parse_constant=_refuse_constant)
-    decoder.parse_object = JSONObject  # type: ignore[attr-defined]
+    decoder.parse_object = _count_members(where)  # type: ignore[attr-defined]
     decoder.parse_array = JSONArray  # type: ignore[attr-defined]
     decoder.scan_once = py_make_scanner(decoder)  # type: ignore[attr-defined]
     document = decoder.decode(body.decode())
@@ -271,13 +271,31 @@ def _parse_slowly(body: bytes, where: str) -> Any:
     return document
 
 
+def _count_members(where: str) -> Callable[..., tuple[Any, int]]:
+    """Return the standard library's parser of objects, which stops at an object that has too many members."""
+
+    def parse_object(text: tuple[str, int], strict: bool, scan_once: Callable[[str, int], Any], *rest: Any) -> Any:
+        count = 0
+
+        def scan_member(text: str, position: int) -> Any:
+            nonlocal count
+            count += 1
+            if count > JSON_MEMBERS.most:
+                raise LimitExceeded(JSON_MEMBERS, None, f"{where}: an object")
+            return scan_once(text, position)
+
+        return JSONObject(text, strict, scan_member, *rest)
+
+    return parse_object
+
+
 # --- stored JSON ---
 
 
 def parse_document(data: bytes) -> Any:
     """Parse a stored JSON document, piece by piece if it is large.
 
-    Raises `orjson.JSONDecodeError` for what is not JSON, and `MemoryError` if there is not enough memory.
+    Raises `orjson.JSONDecodeError` if it is not JSON, and `MemoryError` if there is not enough memory.
     """
     if len(data) <= LARGE_METADATA_BYTES:
         return _decoded(data)
@@ -299,9 +317,9 @@ def _parse_pieces(text: str) -> Any:
     space = _SPACE.match
 
     def skip(position: int) -> int:
-        found = space(text, position)
-        assert found is not None
-        return found.end()
+        match = space(text, position)
+        assert match is not None
+        return match.end()
 
     def array(position: int) -> tuple[list[Any], int]:
         values: list[Any] = []
@@ -319,10 +337,10 @@ def _parse_pieces(text: str) -> Any:
             position = skip(position + 1)
 
     def members(position: int) -> tuple[dict[str, Any], int]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         position = skip(position + 1)
         if text[position] == "}":
-            return found, position + 1
+            return values, position + 1
         while True:
             if text[position] != '"':
                 raise ValueError(position)
@@ -331,10 +349,10 @@ def _parse_pieces(text: str) -> Any:
             if text[position] != ":":
                 raise ValueError(position)
             position = skip(position + 1)
-            found[name], position = array(position) if text[position] == "[" else _scanned(scan, text, position)
+            values[name], position = array(position) if text[position] == "[" else _scanned(scan, text, position)
             position = skip(position)
             if text[position] == "}":
-                return found, position + 1
+                return values, position + 1
             if text[position] != ",":
                 raise ValueError(position)
             position = skip(position + 1)

@@ -20,11 +20,11 @@ A long module, for import, take-over and recovery are one walk through a log, wi
 
 from __future__ import annotations
 
-import uuid as uuids
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from lakepact.catalog.announced import owner_of
 from lakepact.catalog.cells import MainCells
 from lakepact.catalog.delta_logs import Log, open_log
 from lakepact.catalog.delta_steps import needed, version_of
@@ -49,6 +49,7 @@ from lakepact.delta.state import Replay
 from lakepact.delta.stats import num_records
 from lakepact.errors import Contended, InvalidRequest, KeyReused, RowsGone
 from lakepact.iceberg.requests import Identifier
+from lakepact.kernel.identity import uuid4
 from lakepact.kernel.model import Busy, Committed, Failed, State, Transaction
 
 _ATTEMPTS: Final = 10
@@ -217,7 +218,7 @@ class DeltaImport:
         pointer = await self._names.find(self._cells, request.identifier)
         if pointer is None:
             [owner] = await self._cells.read(self._parts.keys.location(folder))
-            if owner.value is None:
+            if owner_of(owner.value) is None:
                 return None
             # Perhaps another import of it was faster between these two looks.
             pointer = await self._names.find(self._cells, request.identifier)
@@ -349,7 +350,7 @@ class DeltaImport:
         recovering: bool = False,
     ) -> tuple[Pointer, Done]:
         """One transaction, under the id of this call: these versions, and the table itself if it is not there."""
-        table_id = str(uuids.uuid4()) if there is None else there.id
+        table_id = uuid4(self._parts.rng.bits(128)) if there is None else there.id
         summary = {
             "uuid": table_id,
             "location": location,
@@ -361,7 +362,9 @@ class DeltaImport:
         changes = [TableChange(table_id, one.number, one.actions) for one in batch]
         tombstones = any(one.tombstones for one in batch)
         for attempt in range(_ATTEMPTS):
-            draft = Draft(self._parts.store.read, call.transaction_id, str(attempt), self._parts.clock.now_ms())
+            draft = Draft(
+                self._parts.store.read, call.transaction_id, str(attempt), self._parts.clock.now_ms(), self._parts.rng
+            )
             try:
                 pointer = await self._planned_pointer(draft, identifier, there, summary)
             except Refusal:

@@ -5,7 +5,6 @@ A pointer says which version a table has; what is in the version are rows of the
 
 from __future__ import annotations
 
-import uuid as uuids
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,7 +124,7 @@ class DeltaTables:
         await self._tables.refuse_taken(draft, identifier)
         schema = await draft.compute(schemas.parse, request.schema_string)
         await draft.compute(schemas.check_new, schema, request.partition_columns)
-        uuid = str(uuids.uuid4())
+        uuid = draft.new_uuid()
         location = without_trailing_slash(
             request.location or self._warehouse.new_location(identifier, uuid, properties)
         )

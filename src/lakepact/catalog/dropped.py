@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from lakepact.catalog.announced import owner_of
 from lakepact.catalog.cells import Cells
 from lakepact.catalog.errors import AlreadyExists, BadRequest, NoSuchTable
 from lakepact.catalog.files import MetadataFiles
@@ -191,7 +192,7 @@ class Dropped:
             await self._folders.check_view(draft, pointer)
             return
         key = self._location(pointer)
-        owner = await draft.current(key)
+        owner = owner_of(await draft.current(key))
         if owner is None:
             await self._folders.check_restored(draft, pointer)
             draft.write(key, {"id": pointer.id, "location": pointer.location})

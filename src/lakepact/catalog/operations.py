@@ -275,7 +275,7 @@ class Operations:
 
     async def stage_table(self, namespace: tuple[str, ...], request: CreateTable) -> JsonObject:
         """The metadata of a table that is not there yet. The client writes into it, then commits its creation."""
-        draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms())
+        draft = Draft(self._worker.read, self.parts.new_id(), "staged", self.parts.clock.now_ms(), self.parts.rng)
         metadata = await self._tables.staged(draft, namespace, request)
         if request.location is not None:
             await self._tables.check_staged(draft, Identifier(namespace, request.name), metadata)

@@ -5,8 +5,9 @@ Both directions are checked when a table is created, registered, moved, imported
 - A location inside another one: the requester depends on the location cells of all folders above, so this holds at the
   instant of the commit.
 - A location around others: `locations` and `views` are scanned, when the plan is made and again when an open
-  transaction is published. A folder whose name ends in the uuid of its table needs no scan: `Warehouse` lets nothing
-  lie below such a folder. Only principals with the role manage on the warehouse may choose any other location.
+  transaction is published. The location is announced before the scan (`announced`), so this holds at the instant of the
+  commit too. A folder whose name ends in the uuid of its table needs neither: `Warehouse` lets nothing lie below such a
+  folder. Only principals with the role manage on the warehouse may choose any other location.
 
 Views own no location, and lie in no table's; nor does a table write into another's (`check_paths`).
 
@@ -19,7 +20,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lakepact.catalog.errors import BadRequest
+from lakepact.catalog.announced import announce, is_announced, owner_of, withdraw
+from lakepact.catalog.errors import BadRequest, CommitFailed
 from lakepact.catalog.ids import cells_of
 from lakepact.catalog.keys import family_of
 from lakepact.catalog.pointers import Kind, Pointer, shown
@@ -29,7 +31,7 @@ from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.locations import without_trailing_slash
 from lakepact.iceberg.requests import Identifier
 from lakepact.kernel.keys import Key, key_of
-from lakepact.kernel.model import Value
+from lakepact.kernel.model import Cell, Value
 
 if TYPE_CHECKING:
     from lakepact.catalog.operations import Parts
@@ -60,7 +62,7 @@ class Folders:
         self._parts.warehouse.check_alone(pointer.location)
         [key, *above] = self.keys(pointer.location)
         await draft.read(key, *above)
-        owner = await draft.current(key)
+        owner = owner_of(await draft.current(key))
         other = owner if owner is not None and owner["id"] != pointer.id else None
         gives_way = other is not None and await self._gives_way(draft, other["id"], pointer)
         draft.write(key, {"id": pointer.id, "location": pointer.location})
@@ -82,11 +84,11 @@ class Folders:
         self._parts.warehouse.check_alone(location)
         [key, *above] = self.keys(location)
         await draft.read(key, *above)
-        owner = await draft.current(key)
+        owner = owner_of(await draft.current(key))
         dropped_id = None
         if owner is not None and await self._dropped_under_name(draft, owner["id"], Kind.TABLE, identifier) is not None:
             dropped_id = owner["id"]
-        self._check_free(draft, above if dropped_id else [key, *above], location, id)
+        self._check_free(draft, above if dropped_id else [key, *above], location, id, creates=False)
         if not is_own_folder(location, id):
             other = await overlapping_in(self._parts, location, (id, dropped_id), _OWNED, draft.writes)
             if other is not None:
@@ -105,17 +107,26 @@ class Folders:
         for path in {new[name] for name in LOCATION_PROPERTIES if name in new and new[name] != old.get(name)}:
             name, own = (self._parts.warehouse.blob_name(one) for one in (path, pointer.location))
             if not f"{name}/".startswith(f"{own}/"):
-                self._check_free(draft, self.keys(path), path, pointer.id)
+                self._check_free(draft, self.keys(path), path, pointer.id, creates=False)
 
-    def _check_free(self, draft: Draft, folders: Sequence[Key], location: str, id: str) -> None:
-        """Refuse, after authorization, a location in one of these folders if another table owns it."""
+    def _check_free(
+        self, draft: Draft, folders: Sequence[Key], location: str, id: str, *, creates: bool = True
+    ) -> None:
+        """Refuse, after authorization, a location in one of these folders if another table owns it.
+
+        `creates`: a table or view comes to be there. Another request that has announced one of the folders has to scan
+        again.
+        """
 
         async def check() -> None:
             await draft.read(*folders)
             for key in folders:
-                owner = await draft.current(key)
-                if owner is not None and owner["id"] != id:
-                    await self._refuse(draft, location, owner)
+                value = await draft.current(key)
+                if is_announced(value):
+                    if creates and not draft.is_staged:
+                        draft.write(key, None)
+                elif value is not None and value["id"] != id:
+                    await self._refuse(draft, location, value)
                 # A table that takes that folder at the same moment takes it around this location.
                 draft.depend_on(key)
 
@@ -132,9 +143,29 @@ class Folders:
         if is_own_folder(pointer.location, pointer.id):
             return
         families = _TAKEN if returns else _OWNED
+        announced = await self._announced(draft, pointer.location)
         other = await overlapping_in(self._parts, pointer.location, skipped, families, draft.writes)
-        if other is not None:
-            await self._refuse(draft, pointer.location, other)
+        if other is None:
+            return
+        if announced is not None:
+            draft.seen[announced.key] = await withdraw(self._parts, announced)
+        await self._refuse(draft, pointer.location, other)
+
+    async def _announced(self, draft: Draft, location: str) -> Cell | None:
+        """Announce a location that nobody owns, before the scan. Return its cell; None: there is no note to withdraw.
+
+        Publishing does the same for what an open transaction has staged.
+        """
+        key = self.key(location)
+        [cell] = await draft.read(key)
+        if draft.is_staged or owner_of(cell.value) is not None:
+            return None
+        announced = await announce(self._parts, cell, location)
+        if announced is None:
+            # The cell has moved, so the plan is made again.
+            raise CommitFailed(f"others are taking location {location} or giving it up; try again")
+        draft.seen[key] = announced
+        return announced
 
     async def check_restored(self, draft: Draft, pointer: Pointer) -> None:
         """The location of a table that is restored, if nobody has it: nothing may have come around or inside it."""
@@ -259,8 +290,9 @@ async def _locations(parts: Parts, family: str, written: Mapping[Key, Value | No
     while True:
         page = await parts.store.scan(key_of(parts.warehouse.name, family), after, parts.settings.max_page)
         for cell in page.cells:
-            if cell.value is not None and "location" in cell.value and cell.key not in written:
-                yield cell.value
+            owner = owner_of(cell.value)
+            if owner is not None and "location" in owner and cell.key not in written:
+                yield owner
         if page.after is None:
             return
         after = page.after

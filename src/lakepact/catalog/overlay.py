@@ -33,7 +33,7 @@ from lakepact.catalog.namespaces import check_namespace
 from lakepact.catalog.operations import Operations, Parts
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json
 from lakepact.catalog.staged import STAGED, StagedNote, with_note, without_note
-from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, planned, write_files
+from lakepact.catalog.work import Call, Done, Draft, Plan, as_refusal, out_of_time, planned, write_files
 from lakepact.delta.ports import VersionRow
 from lakepact.errors import Contended, InvalidRequest, KeyReused, StagedMeanwhile, TransactionNotFound, WrongState
 from lakepact.iceberg import names as words
@@ -162,12 +162,13 @@ class OverlayWorker:
     async def perform(self, call: Call, plan: Plan) -> Done:
         """Stage the change once, or say why not. Raises what a `Worker` raises; a refusal ends nothing."""
         parts = self._parts
-        deadline = parts.clock.monotonic_s() + parts.settings.deadline_s
+        deadline = call.deadline_s(parts.clock.monotonic_s() + parts.settings.deadline_s)
         await self.check_takes_changes()
         for attempt in range(_ATTEMPTS):
             if parts.clock.monotonic_s() > deadline:
-                break
-            draft = Draft(self.read, self._id, f"{call.transaction_id}/{attempt}", parts.clock.now_ms())
+                raise out_of_time(call)
+            draft = Draft(self.read, self._id, f"{call.transaction_id}/{attempt}", parts.clock.now_ms(), parts.rng)
+            draft.is_staged = True
             if call.keyed and (done := await self._earlier(call, draft)) is not None:
                 return done
             try:

@@ -34,7 +34,7 @@ from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import closed
 from lakepact.catalog.pointers import Change, Kind, Pointer, identifier_json, shown
 from lakepact.catalog.staged import STAGED, StagedNote, without_note
-from lakepact.catalog.work import Call, Done, Draft, as_refusal, replay, unless_held, write_files
+from lakepact.catalog.work import Call, Done, Draft, as_refusal, out_of_time, replay, unless_held, write_files
 from lakepact.errors import (
     Contended,
     FileNotLive,
@@ -158,7 +158,13 @@ class Publisher:
         moved: dict[Key, Cell] = {}
         rows = PlannedRows(self._parts.rows, sealed.id, sealed.request_hash, discards=False)
         for attempt in range(_ATTEMPTS):
-            draft = Draft(self._parts.store.read, call.transaction_id, f"publish/{attempt}", self._parts.clock.now_ms())
+            draft = Draft(
+                self._parts.store.read,
+                call.transaction_id,
+                f"publish/{attempt}",
+                self._parts.clock.now_ms(),
+                self._parts.rng,
+            )
             try:
                 transaction = await self._plan(call, sealed, draft, moved, isolation)
                 transaction = await self._with_rows(transaction, sealed, rows, keep=keep)
@@ -179,7 +185,7 @@ class Publisher:
             if not await write_files(self._parts.files, self._parts.tasks, draft):
                 continue
             try:
-                outcome = await self._decided(transaction, decide)
+                outcome = await self._decided(call, transaction, decide)
             except RowsGone:
                 # Another attempt to commit it has put them aside, and does not count: they are written again.
                 rows.lost()
@@ -193,7 +199,8 @@ class Publisher:
                 raise _conflict(sealed, outcome.moved, {})
             self._parts.watch.retried(call.operation, call.transaction_id)
             cells = await self._parts.store.read([one.key for one in outcome.moved])
-            if not all(_can_rebase(self._parts.keys, sealed, key, isolation) for key in cells):
+            rechecked = self._conditions.rechecked(sealed)
+            if not all(key in rechecked or _can_rebase(self._parts.keys, sealed, key, isolation) for key in cells):
                 found = await self._last_known(call, cells)
                 return await self._fail(call, sealed, _conflict(sealed, outcome.moved, found))
             moved.update(cells)
@@ -216,13 +223,19 @@ class Publisher:
         return {key: None if key in hidden else value for key, value in found.items()}
 
     async def _settled(self, call: Call, transaction: Transaction, decide: Decide) -> Done:
-        draft = Draft(self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms())
-        return await self._ended(call, transaction, await self._decided(transaction, decide), draft)
+        draft = Draft(
+            self._parts.store.read, call.transaction_id, "publish", self._parts.clock.now_ms(), self._parts.rng
+        )
+        return await self._ended(call, transaction, await self._decided(call, transaction, decide), draft)
 
-    async def _decided(self, transaction: Transaction, decide: Decide) -> CommitResult | PrepareResult:
+    async def _decided(self, call: Call, transaction: Transaction, decide: Decide) -> CommitResult | PrepareResult:
         parts = self._parts
+        now_s = parts.clock.monotonic_s()
+        wait_s = call.deadline_s(now_s + parts.settings.held_wait_s) - now_s
+        if wait_s < 0:
+            raise out_of_time(call)
         try:
-            return await unless_held(lambda: decide(transaction), parts.clock, parts.rng, parts.settings.held_wait_s)
+            return await unless_held(lambda: decide(transaction), parts.clock, parts.rng, wait_s)
         except PreparedOtherwise:
             raise
         except (WrongState, TransactionNotFound) as error:
@@ -465,7 +478,8 @@ def _can_rebase(keys: Keys, sealed: Transaction, key: Key, isolation: Isolation)
 
     Under serializable isolation nothing that the transaction was shown may have moved, and staging a commit shows the
     table it is for. The one exception are appends to a Delta table whose rows were not read: they hold whatever the
-    table contains. Cells that only publishing itself has read may always be read again.
+    table contains. Cells that only publishing itself has read may always be read again, and so may the cells of
+    locations that it checks again (`Conditions.rechecked`).
     """
     if key not in {*(one.key for one in sealed.writes), *(one.key for one in sealed.reads)}:
         return True

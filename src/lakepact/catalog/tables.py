@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid as uuids
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -72,7 +71,7 @@ class Tables:
         identifier = Identifier(namespace, request.name)
         properties = await self._namespaces.enter(draft, namespace)
         await self.refuse_taken(draft, identifier)
-        uuid = str(uuids.uuid4())
+        uuid = draft.new_uuid()
         check_properties(request.properties)
         location = request.location or self._warehouse.new_location(identifier, uuid, properties)
         metadata = await draft.compute(
@@ -198,7 +197,7 @@ class Tables:
                 raise already_exists(there)
             file = await self._files.of(there)
             return Changed(identifier, failures=check_all(file.document, commit.requirements))
-        uuid = assigned_uuid(commit.updates) or str(uuids.uuid4())
+        uuid = assigned_uuid(commit.updates) or draft.new_uuid()
         location = self._warehouse.new_location(identifier, uuid, properties)
         context = Context(draft.now_ms, new_uuid=uuid, new_location=location)
         applied = await draft.compute(apply, None, commit.updates, context)

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from lakepact.catalog.announced import ANNOUNCING
 from lakepact.catalog.conditions import Mark
 from lakepact.catalog.edits import Digest, TableEdit, guard_answer, guard_id, is_guard, other_changes
-from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed
+from lakepact.catalog.errors import AlreadyExists, BadRequest, CommitFailed, Refusal
 from lakepact.catalog.lineage import witnessed
 from lakepact.catalog.operations import Parts
 from lakepact.catalog.overlay import (
@@ -38,7 +39,7 @@ from lakepact.kernel.model import Isolation, State, Transaction, TransactionPage
 _MOST_OVERLAYS: Final = 1_000
 """What is known of a transaction saves one look at its record. Most end soon, and nobody asks for them again."""
 
-_FOR_ITSELF: Final = (NOTING, MARKING, ABORTING)
+_FOR_ITSELF: Final = (NOTING, MARKING, ANNOUNCING, ABORTING)
 """Steps that the catalog takes on the way."""
 
 _ATTEMPTS: Final = 3
@@ -63,12 +64,14 @@ class Transactions:
     def overlay(self, transaction_id: str) -> Overlay:
         """The catalog inside this transaction. Nothing is looked at yet."""
         parsed = parse_transaction_id(transaction_id)
-        found = self._overlays.get(parsed)
-        if found is None:
-            found = self._overlays[parsed] = Overlay(self._parts, parsed)
+        overlay = self._overlays.get(parsed)
+        if overlay is None:
+            overlay = self._overlays[parsed] = Overlay(self._parts, parsed)
             if len(self._overlays) > _MOST_OVERLAYS:
                 self._overlays.popitem(last=False)
-        return found
+        else:
+            self._overlays.move_to_end(parsed)
+        return overlay
 
     async def begin(
         self,
@@ -148,6 +151,8 @@ class Transactions:
             record = await self._parts.store.abort(transaction_id)
         except (WrongState, TransactionNotFound) as error:
             raise closed(transaction_id, await self._parts.store.lookup(transaction_id)) from error
+        # What it has cached is of no further use.
+        self._overlays.pop(transaction_id, None)
         if by is not None and before.state is not State.ABORTED:
             answer = {"operation": ABORTING, "warehouse": self._parts.warehouse.name, "result": {}, "by": by}
             # The transaction is aborted. Its page can do without the name.
@@ -182,7 +187,12 @@ class Transactions:
 
     async def prepare(self, call: Call) -> TransactionRecord:
         await self._check_here(call.transaction_id)
-        return await self._publisher.prepare(call)
+        try:
+            return await self._publisher.prepare(call)
+        except Refusal:
+            # It has failed for good.
+            self._overlays.pop(call.transaction_id, None)
+            raise
 
     async def prepare_edits(
         self, call: Call, edits: Sequence[TableEdit], digest: Digest, *, key: TransactionId | None = None
@@ -239,6 +249,7 @@ class Transactions:
             call.warehouse,
             call.guard,
             input_bytes=call.input_bytes,
+            give_up_s=call.give_up_s,
         )
         try:
             await self.overlay(call.transaction_id).edit_tables(staging, edits, digest)
@@ -257,7 +268,15 @@ class Transactions:
         record = await self._check_here(call.transaction_id)
         if not record.state.final:
             call = replace(call, source=await witnessed(self._parts, record, call.source, call.judge))
-        return await self._parts.measured(self._publisher.commit(call, record))
+        try:
+            committed = await self._parts.measured(self._publisher.commit(call, record))
+        except Refusal:
+            # It has failed for good.
+            self._overlays.pop(call.transaction_id, None)
+            raise
+        # What its overlay has cached is of no further use.
+        self._overlays.pop(call.transaction_id, None)
+        return committed
 
     async def _check_here(self, transaction_id: TransactionId) -> TransactionRecord:
         record = await self.load(transaction_id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid as uuids
-
 from lakepact.catalog.errors import AlreadyExists, BadRequest, IllegalArgument
 from lakepact.catalog.files import MetadataFiles, digest_of, parsed
 from lakepact.catalog.ids import cells_of, claim_id
@@ -59,7 +57,7 @@ class Views:
         properties = await self._namespaces.enter(draft, namespace)
         await self._refuse_taken(draft, identifier)
         check_properties(request.properties)
-        uuid = str(uuids.uuid4())
+        uuid = draft.new_uuid()
         location = request.location or self._warehouse.new_location(identifier, uuid, properties)
         try:
             metadata = await draft.compute(

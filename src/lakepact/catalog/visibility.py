@@ -14,7 +14,7 @@ What it costs grows with what may be seen or is asked about, never with what els
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
 from lakepact.access import Principal, Rights, Role, Scope
@@ -32,17 +32,6 @@ from lakepact.kernel.keys import Key, segments_of
 from lakepact.kernel.model import Cell, State, TransactionRecord, Value
 
 _POINTERS: Final = frozenset(FAMILIES.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What names in somebody's document stand for, for one who asks."""
-
-    seen: Mapping[str, Kind]
-    """Those of tables and views that may be seen."""
-
-    hidden: frozenset[str]
-    """Those of what may not. Names that are in neither stand for nothing here."""
 
 
 class Visibility:
@@ -110,28 +99,25 @@ class Visibility:
 
     # --- names that somebody has written down ---
 
-    async def written(self, names: Iterable[str]) -> Written:
-        """What these names, written with dots, stand for."""
-        wanted = {one: Identifier(tuple(one.split(".")[:-1]), one.split(".")[-1]) for one in names}
+    async def visible_names(self, names: Iterable[str]) -> dict[str, Kind]:
+        """Those of these names, written with dots, that tables and views have now which may be seen."""
+        identifiers = {one: Identifier(tuple(one.split(".")[:-1]), one.split(".")[-1]) for one in names}
         keys = {
             one: self._catalog.parts.keys.name(identifier)
-            for one, identifier in wanted.items()
+            for one, identifier in identifiers.items()
             if identifier.namespace and all((*identifier.namespace, identifier.name))
         }
         cells = await self._read(list(dict.fromkeys(keys.values())))
-        seen: dict[str, Kind] = {}
-        hidden: set[str] = set()
+        visible: dict[str, Kind] = {}
         for one, key in keys.items():
             value = cells[key].value if key in cells else None
             if value is None:
                 continue
             kind = Kind(value["kind"])
             scope = Scope.thing(FAMILIES[kind], str(value["id"]))
-            if self.rights.on_thing(wanted[one].namespace, scope) is not None:
-                seen[one] = kind
-            else:
-                hidden.add(one)
-        return Written(seen, frozenset(hidden))
+            if self.rights.on_thing(identifiers[one].namespace, scope) is not None:
+                visible[one] = kind
+        return visible
 
     # --- transactions ---
 

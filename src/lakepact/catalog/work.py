@@ -35,7 +35,7 @@ from lakepact.errors import (
 from lakepact.iceberg.errors import StaleUpdate
 from lakepact.iceberg.fields import JsonObject
 from lakepact.iceberg.requests import Commit
-from lakepact.kernel.identity import TransactionId
+from lakepact.kernel.identity import TransactionId, uuid4
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import (
     Busy,
@@ -91,12 +91,28 @@ class Call:
     input_bytes: int = 0
     """The size of the request's body: what grows with it is computed outside of the event loop."""
 
+    give_up_s: float | None = None
+    """The reading of the clock's `monotonic_s` after which nothing of this call is handed to the store any more, since
+    the client does not wait for it. None: the client has not said how long it waits."""
+
+    def deadline_s(self, limit_s: float) -> float:
+        """Return the earlier of the two: this limit, and when the client gives up."""
+        return limit_s if self.give_up_s is None else min(limit_s, self.give_up_s)
+
     @property
     def statement(self) -> str:
         """What tells it from all others inside of a transaction, also from another request under the same key."""
         if not self.keyed:
             return self.transaction_id
         return str(uuid.uuid5(uuid.UUID(self.transaction_id), self.request_hash))
+
+
+def give_up_before(waits_until_s: float, now_s: float) -> float:
+    """Return when to give up a call whose client waits until then: early enough for the refusal to arrive in time.
+
+    That is a tenth of the time earlier, and at most a second.
+    """
+    return waits_until_s - min((waits_until_s - now_s) / 10, 1.0)
 
 
 class PlanGuard(Protocol):
@@ -151,7 +167,7 @@ def unique_name(transaction_id: TransactionId, table_id: str, attempt: str) -> s
 class Draft:
     """What one attempt has read and means to write."""
 
-    def __init__(self, cells: ReadsMany, transaction_id: TransactionId, attempt: str, now_ms: int) -> None:
+    def __init__(self, cells: ReadsMany, transaction_id: TransactionId, attempt: str, now_ms: int, rng: Rng) -> None:
         """`attempt` tells this one from others under the same id."""
         self.transaction_id = transaction_id
         self.now_ms = now_ms
@@ -174,6 +190,9 @@ class Draft:
         self.base_bytes = 0
         """The size of the largest metadata file that this attempt has read."""
 
+        self.is_staged = False
+        """Whether this is staged into an open transaction, whose publishing checks what must hold at the commit."""
+
         self.sees: Callable[[Pointer], bool] = lambda pointer: True
         """Whether a refusal may name this table to the requester. Authorization sets it."""
 
@@ -181,8 +200,14 @@ class Draft:
         self.writes: dict[Key, Value | None] = {}
         self._cells = cells
         self._attempt = attempt
-        self._depends: set[Key] = set()
+        self._rng = rng
+        # Ordered, so that the same requests always make the same storage calls.
+        self._depends: dict[Key, None] = {}
         self._last_checks: list[Callable[[], Awaitable[None]]] = []
+
+    def new_uuid(self) -> str:
+        """The id of a new table or view."""
+        return uuid4(self._rng.bits(128))
 
     async def read(self, *keys: Key) -> list[Cell]:
         """These cells, each as this attempt saw it first."""
@@ -219,7 +244,7 @@ class Draft:
 
     def depend_on(self, key: Key) -> None:
         """The plan is right only while this cell, which was read, stays as it is."""
-        self._depends.add(key)
+        self._depends[key] = None
 
     def check_last(self, check: Callable[[], Awaitable[None]]) -> None:
         """Something whose refusal would tell of what others have: it is for those who may do all the rest."""
@@ -321,14 +346,14 @@ class Worker:
         Raises a `Refusal` or `InvalidRequest` (nothing happened, and never will under this key), `Contended` or
         `StoreUnavailable` (nothing happened yet), or `OutcomeUnknown`.
         """
-        deadline = self._clock.monotonic_s() + self._deadline_s
+        deadline = call.deadline_s(self._clock.monotonic_s() + self._deadline_s)
         if call.keyed and (done := await self._earlier(call, deadline)) is not None:
             return done
         rows = PlannedRows(self._rows, call.transaction_id, call.request_hash, discards=True)
         for attempt in range(_ATTEMPTS):
             if self._clock.monotonic_s() > deadline:
-                break
-            draft = Draft(self.store.read, call.transaction_id, str(attempt), self._clock.now_ms())
+                raise out_of_time(call)
+            draft = Draft(self.store.read, call.transaction_id, str(attempt), self._clock.now_ms(), self._rng)
             try:
                 result = await planned(call, plan, draft)
             except (Refusal, InvalidRequest, StaleUpdate) as error:
@@ -352,8 +377,8 @@ class Worker:
             self._watch.retried(call.operation, call.transaction_id)
             await self._clock.sleep(self._pause(attempt))
         raise Contended(
-            f"{call.operation}: others kept changing the same tables for {self._deadline_s:g} s. Nothing was applied; "
-            f"send the request again"
+            f"{call.operation}: other commits changed the same tables during each of {_ATTEMPTS} attempts. Nothing was "
+            f"applied; send the request again"
         )
 
     async def _has_moved(self, draft: Draft) -> bool:
@@ -413,7 +438,7 @@ class Worker:
             "source": call.source,
         }
         if self._clock.monotonic_s() > deadline:
-            raise Contended(f"{call.operation}: out of time before the commit; nothing was applied, send it again")
+            raise out_of_time(call)
         beside = beside_of(self._warehouse, call.transaction_id, draft.planned_writes, draft.delta)
         transaction = draft.transaction(call, answer, beside)
         try:
@@ -495,6 +520,9 @@ async def unless_held(attempt: Callable[[], Awaitable[T | Busy]], clock: Clock, 
         if not isinstance(outcome, Busy) or clock.monotonic_s() + pause_s > until_s:
             return outcome
         await clock.sleep(pause_s * (0.5 + rng.uniform() / 2))
+        if clock.monotonic_s() > until_s:
+            # A busy machine sleeps longer. What is attempted now may take effect after the client has given up.
+            return outcome
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
@@ -548,6 +576,13 @@ def replay(record: TransactionRecord) -> Done:
     if record.state is State.FAILED:
         raise refusal_of(answer["error"])
     return Done(record.id, answer["result"], replayed=True)
+
+
+def out_of_time(call: Call) -> Contended:
+    return Contended(
+        f"{call.operation}: the time for this request ended before the commit. Nothing was applied; send it again, "
+        f"with more time if the client limits it"
+    )
 
 
 def in_flight(call: Call) -> Contended:

@@ -37,7 +37,7 @@ class TransactionConfig:
     timeout_secs: float = 60
     """How long `commit` waits in all, retries included, and how long mirroring waits. A commit that gives up raises
     `Unavailable` if nothing was applied, or `Unknown` if the server had not answered: commit the same transaction
-    again to learn its outcome."""
+    again to learn its outcome. The server knows the limit, and gives the commit up before it."""
 
     def __post_init__(self) -> None:
         for name in ("max_tables", "max_files_per_table", "timeout_secs"):

@@ -17,6 +17,9 @@ from lakepact.extras import how_to_install
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
+_MOST_BLOCK_BYTES: Final = 64 << 20
+"""Of a block when it is decompressed. Writers end a block after some 64 KiB; a small file must not fill the memory."""
+
 _FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
 
 Step: TypeAlias = Callable[[bytes, int], int]
@@ -77,7 +80,8 @@ def _decompressed(codec: str, block: bytes, where: str) -> bytes:
         case "null":
             return block
         case "deflate":
-            return zlib.decompress(block, -15)
+            inflater = zlib.decompressobj(-15)
+            return _whole(inflater.decompress(block, _MOST_BLOCK_BYTES + 1), where)
         case "zstandard" | "snappy":
             return _by_arrow(codec, block, where)
         case _:
@@ -97,9 +101,23 @@ def _by_arrow(codec: str, block: bytes, where: str) -> bytes:
             if not block[at] & 0x80:
                 break
             at, shift = at + 1, shift + 7
+        if size > _MOST_BLOCK_BYTES:
+            raise _too_large(where)
         return bytes(pyarrow.decompress(block[:-4], size, codec="snappy", asbytes=True))
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(block), "zstd") as stream:
-        return bytes(stream.read())
+        return _whole(bytes(stream.read(_MOST_BLOCK_BYTES + 1)), where)
+
+
+def _whole(block: bytes, where: str) -> bytes:
+    if len(block) > _MOST_BLOCK_BYTES:
+        raise _too_large(where)
+    return block
+
+
+def _too_large(where: str) -> Unreadable:
+    return Unreadable(
+        f"{where} has a block of more than {_MOST_BLOCK_BYTES:,} bytes. Rewrite the manifests of the table"
+    )
 
 
 # --- values ---

@@ -2,8 +2,8 @@
 
 The requirements of a commit do not protect everything that the commit changes: a client that sets a property sends no
 more than the table's UUID. Therefore the metadata that the updates were staged on is compared with the newer metadata,
-along exactly the parts that the updates change. A part that differs was changed by somebody else, and applying the
-updates would overwrite that change.
+along exactly the parts that the updates change. A part that differs was changed by another commit, and applying
+the updates would overwrite that change.
 
 Updates of snapshots, branches and tags are never rebased (`intent.is_metadata_only`) and are not handled here.
 """
@@ -44,8 +44,8 @@ _LISTED_BY: Final = {"statistics": "snapshot-id", "partition-statistics": "snaps
 def changed_parts(base: JsonObject, newer: JsonObject, updates: Iterable[Update]) -> list[str]:
     """Name the parts of the table that these updates change and that differ between the two versions of its metadata.
 
-    An empty list means that nobody else has changed what the updates change. An action that is not known here counts as
-    a change of the whole table.
+    An empty list means that no other commit has changed what the updates change. An action that is not known here
+    counts as a change of the whole table.
     """
     differing = (part for part in _parts_of(updates) if _value(base, part) != _value(newer, part))
     return list(dict.fromkeys(_described(part) for part in differing))
