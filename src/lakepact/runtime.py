@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -57,6 +58,27 @@ def _computed(function: Callable[[], T]) -> T | _MemoryFailure:
     except (MemoryError, OutOfMemory) as error:
         failure = type(error), error.args
     return _MemoryFailure(*failure)
+
+
+class BackgroundTask:
+    """A coroutine that runs from `start` until `stop` or until it ends."""
+
+    def __init__(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._run = run
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> bool:
+        """Cancel it and wait for its end. False if it was not started."""
+        if self._task is None:
+            return False
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+        return True
 
 
 class SystemClock:

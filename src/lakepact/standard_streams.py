@@ -9,7 +9,7 @@ import sys
 def open_standard_streams() -> None:
     """Open /dev/null for each standard stream that the process was started without (as by `2>&-`).
 
-    Otherwise the next file or socket that is opened gets the free descriptor, and whatever a library prints goes there.
+    Otherwise the next file or socket that is opened gets the free descriptor, and the output of libraries goes there.
     """
     for descriptor in range(3):
         try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +29,7 @@ from lakepact.mirrors.cuts import Cuts
 from lakepact.mirrors.duckdb_engine import DuckdbMirror
 from lakepact.mirrors.engines import Engine
 from lakepact.mirrors.log import Followed, LogMirror
+from lakepact.runtime import BackgroundTask
 
 _MOST_ROUNDS: Final = 1_000
 """Of one table set in a row. The rest waits for the next turn."""
@@ -114,7 +114,7 @@ class Mirrors:
         self._on_failed = on_failed
         self._places = {name: _Place(name, catalog, rows) for name, catalog in catalogs.items()}
         self._retry_at_ms: int | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask(self._run)
 
     # --- right after a commit ---
 
@@ -184,16 +184,11 @@ class Mirrors:
 
     def start(self) -> None:
         """Take turns until `stop`: every interval, and when a failed mirror may be tried again."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.start()
 
     async def stop(self) -> None:
         """End, in the middle of a file if need be: whoever comes next goes on there, once the leases have run out."""
-        if self._task is None:
-            return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        self._task = None
+        await self._task.stop()
 
     async def _run(self) -> None:
         next_turn_ms = 0

@@ -500,7 +500,7 @@ async def _open(settings: Settings, stack: AsyncExitStack) -> Opened:
     )
     stack.push_async_callback(store.close)
     evidence = ClockEvidence(
-        clock, store, on_judged=lambda found: metrics.clock_judged(found.difference_ms, confirmed=found.confirmed)
+        clock, store, on_judgement=lambda made: metrics.clock_judged(made.difference_ms, confirmed=made.confirmed)
     )
     # Before anything is written: what is written first must not be dated by a clock that is days wrong.
     await evidence.read()

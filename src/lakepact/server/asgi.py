@@ -30,6 +30,7 @@ from lakepact.runtime import off_loop
 from lakepact.server.health import Draining
 from lakepact.server.http import (
     KEY_HEADER,
+    TIMEOUT_HEADER,
     Headers,
     LargeBody,
     Request,
@@ -39,6 +40,7 @@ from lakepact.server.http import (
     headers_of,
     idempotency_key,
     parse_body,
+    timeout_s,
 )
 from lakepact.server.metrics import UNMATCHED, Metrics
 from lakepact.server.routing import BadPath, Match, Route, Router, UnknownPath, WrongMethod
@@ -68,6 +70,7 @@ _MOST_OF_A_PATH: Final = 300
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_ANSWER_BODY: Final = frozenset({204, 304})
 _KEY_HEADER: Final = KEY_HEADER.lower().encode()
+_TIMEOUT_HEADER: Final = TIMEOUT_HEADER.lower().encode()
 _PAGES: Final = "/ui/"
 """Where bodies are forms. All others are JSON, whatever their Content-Type says."""
 
@@ -212,8 +215,12 @@ class Application:
         request_id: str,
         principal: Principal,
     ) -> Response:
-        body, large = b"", None
+        body, large, waits_until_s = b"", None, None
         try:
+            asked = headers.get(_TIMEOUT_HEADER)
+            if asked is not None:
+                # Before the body is read: the client waits meanwhile.
+                waits_until_s = time.monotonic() + timeout_s(asked.decode("latin-1"))
             if scope["method"] in _WITH_BODY:
                 key = headers.get(_KEY_HEADER)
                 if key is not None:
@@ -226,7 +233,7 @@ class Application:
         except (InvalidRequest, OutOfMemory) as error:
             request = _request(match, scope, headers, b"", request_id, principal)
             return self._explained(error, request, match.route.operation)
-        request = _request(match, scope, headers, body, request_id, principal, large)
+        request = _request(match, scope, headers, body, request_id, principal, large, waits_until_s)
         try:
             return await match.route.handler(request)
         except Exception as error:
@@ -375,6 +382,7 @@ def _request(
     request_id: str,
     principal: Principal,
     large: LargeBody | None = None,
+    waits_until_s: float | None = None,
 ) -> Request:
     client = scope.get("client")
     return Request(
@@ -389,6 +397,7 @@ def _request(
         principal=principal,
         address=client[0] if client else "",
         inside=match.inside,
+        waits_until_s=waits_until_s,
         large_body=large,
     )
 

@@ -28,6 +28,8 @@ Headers: TypeAlias = Mapping[bytes, bytes]
 """By name in lower case. If a name comes twice, the first counts."""
 
 KEY_HEADER: Final = "Idempotency-Key"
+TIMEOUT_HEADER: Final = "X-Lakepact-Timeout-Ms"
+_MOST_TIMEOUT_MS: Final = 86_400_000
 _KEY_CHARACTERS: Final = 36
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_QUERY_FIELDS: Final = 100
@@ -82,6 +84,9 @@ class Request:
 
     inside: str | None = None
     """The transaction whose base URI it was sent to: `<warehouse>@<id>`, or `<id>` for the default warehouse."""
+
+    waits_until_s: float | None = None
+    """Until when the client waits for the response, by the monotonic clock. None: it has not said."""
 
     large_body: LargeBody | None = None
     """What a worker thread made of a body that is too large for the event loop."""
@@ -177,6 +182,15 @@ def idempotency_key(text: str) -> TransactionId:
     if len(text) != _KEY_CHARACTERS:
         raise InvalidRequest(f"{KEY_HEADER} {text[:80]!r} is not a UUIDv7 of 36 characters; generate one a request")
     return parse_transaction_id(text)
+
+
+def timeout_s(text: str) -> float:
+    """Return how long a client waits for the response. Raises `InvalidRequest` if the text is no such time."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= _MOST_TIMEOUT_MS):
+        raise InvalidRequest(
+            f"{TIMEOUT_HEADER} is a whole number of milliseconds from 1 to {_MOST_TIMEOUT_MS:,}, not {text[:40]!r}"
+        )
+    return int(text) / 1000
 
 
 def parse_body(body: bytes) -> Any:

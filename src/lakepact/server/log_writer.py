@@ -2,7 +2,7 @@
 
 A log call appends its line to a bounded queue and returns. One daemon thread writes the queue to standard error. If the
 queue is full (the reader of a pipe has stalled) or a write fails (the disk is full, the reader is gone), lines are
-dropped and counted; after the next successful write one line says how many. The server goes on in all of these cases.
+dropped and counted; after the next successful write one line says how many. The server continues in all of these cases.
 
 The descriptor stays in blocking mode: it is shared with other processes, and with the terminal of the user's shell.
 """

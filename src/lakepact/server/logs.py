@@ -13,10 +13,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, TextIO
 
 import orjson
@@ -70,6 +71,12 @@ def flush(within_s: float = FLUSH_WITHIN_S) -> None:
     """Wait until the lines logged so far are written, at most this long. Call it before the process ends."""
     if _writer is not None:
         _writer.flush(within_s)
+
+
+def write_unqueued(event: str, level: str, fields: Mapping[str, object]) -> None:
+    """Write a line to standard error without the queue, for a process whose queue may be locked. May block."""
+    line = {**fields, "event": event, "level": level, "timestamp": timestamp(time.time())}
+    os.write(sys.stderr.fileno(), orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def count_dropped(count: Callable[[int], None]) -> None:

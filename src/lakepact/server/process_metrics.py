@@ -31,7 +31,7 @@ def live_workers(folder: str) -> list[int]:
         names = os.listdir(folder)
     except OSError:
         return own_process()
-    return sorted({int(found[1]) for found in map(_LIVE_FILE.fullmatch, names) if found})
+    return sorted({int(match[1]) for match in map(_LIVE_FILE.fullmatch, names) if match})
 
 
 class ProcessMetrics(Collector):
@@ -73,7 +73,7 @@ class ProcessMetrics(Collector):
 
 def _booted_s() -> float:
     try:
-        found = re.search(r"^btime (\d+)", (_PROC / "stat").read_text(), re.MULTILINE)
+        boot = re.search(r"^btime (\d+)", (_PROC / "stat").read_text(), re.MULTILINE)
     except OSError:
         return 0.0
-    return float(found[1]) if found else 0.0
+    return float(boot[1]) if boot else 0.0

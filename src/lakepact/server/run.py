@@ -47,6 +47,7 @@ _log = structlog.get_logger(__name__)
 _BACKLOG: Final = 2_048
 _MORE_THAN_A_REQUEST_S: Final = 5
 _LOOK_EVERY_S: Final = 0.1
+_MOST_SIGNALS: Final = 64
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -132,7 +133,8 @@ def serve(
 ) -> None:
     """Serve on this socket until a signal says stop. `ready` is called once requests are answered.
 
-    If `lifeline` is given, its end of file is such a signal too: the supervisor is gone. `heartbeat` is a pipe that
+    If `lifeline` is given, each byte of it is the number of a signal, and its end is such a signal too: the supervisor
+    is gone. `heartbeat` is a pipe that
     gets a byte whenever the event loop shows that it runs.
     """
     logs.configure(settings.log_level)
@@ -273,13 +275,17 @@ class _Server(uvicorn.Server):
     def hold_on_to(self, lifeline: int) -> None:
         loop = asyncio.get_running_loop()
 
-        def ended() -> None:
-            loop.remove_reader(lifeline)
-            if not self.should_exit:
-                # A new supervisor cannot have the port before this process is gone.
-                self.stop()
+        def read() -> None:
+            numbers = os.read(lifeline, _MOST_SIGNALS)
+            for number in numbers:
+                self._asked(number)
+            if not numbers:
+                loop.remove_reader(lifeline)
+                if not self.should_exit:
+                    # A new supervisor cannot have the port before this process is gone.
+                    self.stop()
 
-        loop.add_reader(lifeline, ended)
+        loop.add_reader(lifeline, read)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -2,9 +2,10 @@
 
 A worker that dies is started again, after a pause that grows while workers die young; a worker that cannot even start,
 while none has ever served, ends it all with its own error. SIGTERM and SIGINT are passed on, each as often as it comes,
-and the workers are waited for: each goes through the phases of a stop (`run.py`). The supervisor closes its copy of the
-socket at once, so that the socket is closed when the last worker has stopped accepting. If the supervisor is killed,
-the workers see the end of their standard input and stop by themselves.
+and the workers are waited for: each goes through the phases of a stop (`run.py`). They are passed on through the
+worker's standard input: two signals of one number become one if the worker is too busy to handle the first. The
+supervisor closes its copy of the socket at once, so that the socket is closed when the last worker has stopped
+accepting. If the supervisor is killed, the workers see the end of their standard input and stop by themselves.
 
 A worker whose event loop does not run ends itself (`watchdog.py`). One that cannot even do that, because it is stopped
 (SIGSTOP) or stuck in native code, is noticed here: every worker sends a byte twice a second, and one that sent none for
@@ -35,7 +36,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from lakepact.errors import FormatTooNew, InvalidSetting, LakepactError, StoreUnavailable, StoreUnsuitable, Unreadable
 from lakepact.server import logs
 from lakepact.server.metrics import FOLDER_VARIABLE
-from lakepact.server.watchdog import LOOK_EVERY_S
+from lakepact.server.watchdog import CHECK_EVERY_S
 from lakepact.settings import Settings
 
 _LOOK_EVERY_S: Final = 0.2
@@ -77,6 +78,19 @@ class _Worker:
         except BlockingIOError:
             beats = b""
         self.silent_looks = 0 if beats or not self.ready else self.silent_looks + 1
+
+    def request_stop(self, number: int) -> None:
+        """Pass on a signal. Called by signal handlers too, so it takes no lock."""
+        if not self.ready:
+            # It does not read its standard input yet, and has no handlers: SIGINT would leave a traceback.
+            self.process.send_signal(signal.SIGTERM)
+            return
+        assert self.process.stdin is not None
+        if self.process.stdin.closed:
+            # It has ended, and the supervisor waits for the others.
+            return
+        with suppress(BrokenPipeError):
+            os.write(self.process.stdin.fileno(), bytes([number]))
 
     def listen(self) -> dict[str, Any] | None:
         """What the worker has said, once it is a whole line."""
@@ -130,8 +144,7 @@ class Supervisor:
 
     def _signal_workers(self, number: int) -> None:
         for worker in self._workers:
-            # A worker that does not serve yet has no handlers: SIGINT would leave a traceback.
-            worker.process.send_signal(number if worker.ready else signal.SIGTERM)
+            worker.request_stop(number)
 
     def _passed_on(self, number: int, _: object) -> None:
         """What is logged is every worker's own matter. One that is not ready yet would die of it."""
@@ -192,14 +205,14 @@ class Supervisor:
         bound_s = self.settings.watchdog_s
         if bound_s == 0 or time.monotonic() < self._next_look_s:
             return
-        self._next_look_s = time.monotonic() + LOOK_EVERY_S
+        self._next_look_s = time.monotonic() + CHECK_EVERY_S
         for worker in self._workers:
             worker.look()
-            if worker.silent_looks * LOOK_EVERY_S >= bound_s + _SILENCE_MARGIN_S:
+            if worker.silent_looks * CHECK_EVERY_S >= bound_s + _SILENCE_MARGIN_S:
                 _log.error(
                     "a worker does not respond (watchdog_s) and is killed",
                     pid=worker.process.pid,
-                    seconds=worker.silent_looks * LOOK_EVERY_S,
+                    seconds=worker.silent_looks * CHECK_EVERY_S,
                 )
                 worker.process.kill()
                 worker.process.wait()

@@ -3,7 +3,8 @@ supervisor. Both arguments are inherited descriptors: the listening socket, and 
 event loop shows that it runs.
 
 Standard input brings the settings as one line of JSON (not the command line, which everybody on the machine can read)
-and then stays open: its end means that the supervisor is gone. Standard output takes one line: `{"ready": true}`, or
+and then stays open. Each byte after that is the number of a signal that the supervisor passes on; the end means that
+the supervisor is gone. Standard output takes one line: `{"ready": true}`, or
 `{"error": ...}` if the worker cannot serve.
 """
 

@@ -1,7 +1,8 @@
 """The gRPC server: one port, the transactions, health and reflection; and what every call pays for.
 
-A client that goes away, or whose deadline passes, does not stop what it asked for: whether a commit happens must not
-hang on a connection. So a call's work is a task of its own, which the server waits for before it ends.
+A client that goes away, or whose deadline passes, does not cancel what it asked for: whether a commit happens must not
+depend on a connection. So a call's work is a task of its own, which the server waits for before it ends. The server
+knows the deadline from the beginning, and gives a call up shortly before it, unless the store has the commit by then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from lakepact.access import ANYONE, Principal
+from lakepact.catalog.work import give_up_before
 from lakepact.errors import InvalidRequest, InvalidSetting, LakepactError
 from lakepact.iceberg.fields import JsonObject
 from lakepact.server.grpc.messages import check_message
@@ -40,6 +42,7 @@ _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _OPERATION: Final = "grpc{}"
 """The operation in metrics and logs: REST has some of the same names."""
 
+_LONGEST_S: Final = 86_400.0
 _CLOSE_WITHIN_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.01
 
@@ -210,7 +213,7 @@ class GrpcServer:
                 request = parse(sent)
             except DecodeError as error:
                 raise InvalidRequest(f"the message of {name} cannot be read: {error}") from None
-            answer = await handler(request, _source(metadata, who), who)
+            answer = await handler(request, _source(metadata, who), who, _give_up_s(context))
         except Exception as error:
             if not isinstance(error, LakepactError):
                 _log.error("a gRPC call failed", operation=name, exc_info=error)
@@ -278,6 +281,14 @@ def _credentials(certificate: Certificate) -> Any:
         return grpc.ssl_server_certificate_configuration([found])
 
     return grpc.dynamic_ssl_server_credentials(first, newest)
+
+
+def _give_up_s(context: Any) -> float | None:
+    """Return when to give this call up, so that its client hears so before its deadline; None without a deadline."""
+    remaining_s = context.time_remaining()
+    now_s = time.monotonic()
+    # Without a deadline gRPC says None, or a time that never comes.
+    return None if remaining_s is None or remaining_s > _LONGEST_S else give_up_before(now_s + remaining_s, now_s)
 
 
 def _source(metadata: list[tuple[str, Any]], who: Principal) -> JsonObject:

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"].full_name
 
-Handler: TypeAlias = Callable[[Any, JsonObject, Principal], Awaitable[Any]]
-"""From a message, what sent it, and who did, to the answer."""
+Handler: TypeAlias = Callable[[Any, JsonObject, Principal, float | None], Awaitable[Any]]
+"""From a message, what sent it, who did, and when the server gives the call up (`Call.give_up_s`), to the response."""
 
 
 class TransactionsService:
@@ -54,7 +54,7 @@ class TransactionsService:
         }
 
     async def _begin(
-        self, request: pb.BeginTransactionRequest, source: JsonObject, who: Principal
+        self, request: pb.BeginTransactionRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.BeginTransactionResponse:
         catalog = self._catalog(request.warehouse, who)
         key = requests.key_of(request.idempotency_key)
@@ -71,12 +71,12 @@ class TransactionsService:
         return pb.BeginTransactionResponse(transaction=transaction_of(record, name))
 
     async def _prepare(
-        self, request: pb.PrepareTransactionRequest, source: JsonObject, who: Principal
+        self, request: pb.PrepareTransactionRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.PrepareTransactionResponse:
         catalog, record = await self._asked(request, who)
         key = requests.key_of(request.idempotency_key)
         size = request.ByteSize()
-        call = replace(_call(catalog, record.id, "prepareTransaction", source), input_bytes=size)
+        call = replace(_call(catalog, record.id, "prepareTransaction", source, give_up_s), input_bytes=size)
         edits = await _computed(size, requests.edits_of, request.changes)
         try:
             if edits:
@@ -89,14 +89,14 @@ class TransactionsService:
         return pb.PrepareTransactionResponse(transaction=await _shown(catalog, record.id))
 
     async def _commit(
-        self, request: pb.CommitTransactionRequest, source: JsonObject, who: Principal
+        self, request: pb.CommitTransactionRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.CommitTransactionResponse:
         requests.key_of(request.idempotency_key)
         catalog, record = await self._asked(request, who)
         if record.state in (State.OPEN, State.PREPARED):
             await _refuse_empty(catalog, record)
         try:
-            done = await catalog.transactions.commit(_call(catalog, record.id, "commitTransaction", source))
+            done = await catalog.transactions.commit(_call(catalog, record.id, "commitTransaction", source, give_up_s))
         except Refusal as refusal:
             await _check_ended(catalog, record.id, refusal)
             return pb.CommitTransactionResponse(transaction=await _shown(catalog, record.id))
@@ -107,20 +107,20 @@ class TransactionsService:
             raise AnswerLost(done.transaction_id, error) from error
 
     async def _abort(
-        self, request: pb.AbortTransactionRequest, source: JsonObject, who: Principal
+        self, request: pb.AbortTransactionRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.AbortTransactionResponse:
         catalog, record = await self._asked(request, who)
         await catalog.transactions.abort(record.id)
         return pb.AbortTransactionResponse(transaction=await _shown(catalog, record.id))
 
     async def _get(
-        self, request: pb.GetTransactionRequest, source: JsonObject, who: Principal
+        self, request: pb.GetTransactionRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.GetTransactionResponse:
         catalog, record = await self._asked(request, who)
         return pb.GetTransactionResponse(transaction=await _shown(catalog, record.id))
 
     async def _list(
-        self, request: pb.ListTransactionsRequest, source: JsonObject, who: Principal
+        self, request: pb.ListTransactionsRequest, source: JsonObject, who: Principal, give_up_s: float | None
     ) -> pb.ListTransactionsResponse:
         catalog = self._catalog(request.warehouse, who)
         states, size = requests.states_of(request.states), requests.page_size_of(request.page_size)
@@ -181,5 +181,7 @@ async def _computed(size: int, function: Callable[P, T], *args: P.args, **kwargs
     return function(*args, **kwargs) if size <= LARGE_INPUT_BYTES else await off_loop(function, *args, **kwargs)
 
 
-def _call(catalog: Catalog, transaction_id: TransactionId, operation: str, source: JsonObject) -> Call:
-    return Call(transaction_id, operation, source=source, warehouse=catalog.warehouse.name)
+def _call(
+    catalog: Catalog, transaction_id: TransactionId, operation: str, source: JsonObject, give_up_s: float | None
+) -> Call:
+    return Call(transaction_id, operation, source=source, warehouse=catalog.warehouse.name, give_up_s=give_up_s)

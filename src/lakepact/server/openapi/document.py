@@ -28,6 +28,9 @@ another request is refused.
 
 A 4xx means that certainly nothing happened. 503 means that nothing has happened yet: send it again. 500 and 504 mean
 that it is not known: send it again with the same key, or ask for the transaction.
+
+A change may carry `X-Lakepact-Timeout-Ms`, the milliseconds that its client waits for the response (1 to 86400000). The
+server gives the change up shortly before that with a 503, unless it has begun the commit by then.
 """.strip()
 
 _ERRORS: Final[Mapping[int, str]] = {

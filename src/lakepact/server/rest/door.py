@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -13,6 +14,7 @@ from lakepact.catalog.idempotency import request_hash
 from lakepact.catalog.operations import Operations
 from lakepact.catalog.sight import in_sight, seen_by
 from lakepact.catalog.trail import Trail
+from lakepact.catalog.work import give_up_before
 from lakepact.errors import InvalidRequest
 from lakepact.iceberg.requests import Identifier
 from lakepact.limits import check_name, check_namespace
@@ -141,9 +143,10 @@ class Door:
             "client": request.header("x-client-version") or request.header("user-agent"),
             "principal": request.principal.name,
         }
-        key = request.header(KEY_HEADER)
+        key, until_s = request.header(KEY_HEADER), request.waits_until_s
+        give_up_s = None if until_s is None else give_up_before(until_s, time.monotonic())
         if key is None:
-            return Call(scope.new_id(), operation, source=source, input_bytes=len(request.body))
+            return Call(scope.new_id(), operation, source=source, input_bytes=len(request.body), give_up_s=give_up_s)
         transaction_id = idempotency_key(key)
         hashed = request_hash(
             scope={
@@ -165,6 +168,7 @@ class Door:
             source=source,
             warehouse=scope.warehouse.name,
             input_bytes=len(request.body),
+            give_up_s=give_up_s,
         )
 
     def _path(self, request: Request) -> list[str]:

@@ -140,10 +140,11 @@ class TransactionHandlers:
         transaction_id: TransactionId,
         source: JsonObject | None = None,
     ) -> Call:
-        sender = self._door.call(request, operation, catalog).source
+        sent = self._door.call(request, operation, catalog)
+        sender = sent.source
         # The committer's own words, but for who it is. What the server has to say of them comes later.
         said = {**sender, **(source or {}), "principal": sender["principal"]}
-        return Call(transaction_id, operation, source=said, warehouse=catalog.warehouse.name)
+        return Call(transaction_id, operation, source=said, warehouse=catalog.warehouse.name, give_up_s=sent.give_up_s)
 
 
 def _with_only(request: Request, what: str, *fields: str) -> JsonObject:

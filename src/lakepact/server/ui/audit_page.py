@@ -95,7 +95,7 @@ class AuditPages:
         if not found.lines:
             return join(_nothing(found, filtered=any(asked.values())), damaged)
         named = {one for line in found.lines for one in tables_in(line)[:MOST_NAMED]}
-        there = (await window.sight.written(named)).seen
+        there = await window.sight.visible_names(named)
         rows = (
             (
                 text.instant(line["at-ms"]),

@@ -5,7 +5,9 @@ that goes with it, and so is every count that includes it: nobody learns how muc
 
     a receipt           its inputs and checks of tables in sight; not how many tables its transaction moved, nor what
                         its writer says in words of their own
-    one's own report    without what has gone out of one's sight since; names that stand for nothing are one's own words
+    one's own report    tables that are visible now, names without a namespace, and names in namespaces that are visible
+                        as a whole. Whether another name is that of a hidden table makes no difference: it is left out
+                        in any case, for its author would learn from the difference which tables exist
     another's report    stages, inputs and checks of tables in sight, with the views between them seen through; no rows,
                         no messages and no errors: what they say cannot be judged
 """
@@ -38,7 +40,7 @@ async def receipts_for(window: Window, receipts: Mapping[K, Document]) -> dict[K
     if window.whole or not receipts:
         return dict(receipts)
     named = {str(one["table"]) for receipt in receipts.values() for one in _tables_in(receipt, "inputs", "checks")}
-    seen = (await window.sight.written(named)).seen
+    seen = await window.sight.visible_names(named)
 
     def limited(receipt: Document) -> Document:
         kept: dict[str, Any] = {
@@ -54,16 +56,20 @@ async def reports_for(window: Window, reports: Sequence[Report], own: Sequence[b
     """These reports, for whoever looks through this window; `own`: whether each is theirs."""
     if window.whole:
         return list(reports)
-    written = await window.sight.written({name for report in reports for name in names_in(report)})
+    visible_names = await window.sight.visible_names({name for report in reports for name in names_in(report)})
 
-    def in_sight(name: object) -> bool:
-        return name in written.seen
+    def visible(name: object) -> bool:
+        return name in visible_names
 
     def not_hidden(name: object) -> bool:
-        return name not in written.hidden
+        """Whether this is visible, or cannot be the name of a hidden table. Does not depend on which of those exist."""
+        if not isinstance(name, str):
+            return False
+        *namespace, _ = name.split(".")
+        return not namespace or visible(name) or window.sight.all_in(namespace)
 
     return [
-        _own(report, not_hidden) if mine else _of_others(report, in_sight)
+        _own(report, not_hidden) if mine else _of_others(report, visible)
         for report, mine in zip(reports, own, strict=True)
     ]
 
@@ -162,7 +168,7 @@ def _own(report: Report, keeps: Keeps) -> Report:
             "checks": _checks(stage, keeps),
         }
         for stage in stages_of(report)
-        if keeps(stage["name"]) and keeps(stage.get("target"))
+        if keeps(stage["name"]) and (stage.get("target") is None or keeps(stage["target"]))
     ]
     inputs = [
         {**one, "used-by": [user for user in _list(one.get("used-by")) if keeps(user)]}
