@@ -7,13 +7,14 @@ tables is looked at together, so that neither the driver nor a plan grows with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakepact.spark.jobs.projections.metadata import Metadata, Version
+from lakepact.spark.jobs.projections.parallel import run_in_parallel
 from lakepact.spark.jobs.projections.tables import COLUMNS, TABLES, Projection
 from lakepact.spark.transaction import Stage
 
@@ -29,11 +30,29 @@ def update(stage: Stage, receipts: DataFrame, metadata: Metadata) -> tuple[int, 
     """Stage what these receipts make of `tables` and `columns`: how many tables, and how many could not be read."""
     # Not merely cached: when a table is written, Spark computes anew whatever it has cached of that table.
     rows = _combined(receipts, stage.table(TABLES.full_name)).localCheckpoint()
+    versions = _versions(rows.limit(_TOGETHER + 1))
+    if len(versions) <= _TOGETHER:
+        unread = _update_some(stage, rows, versions, metadata, instead_of=rows.select("table_id")) if versions else 0
+        return len(versions), unread
     changed, unread = rows.count(), 0
     for number, some in enumerate(_split(rows, -(-changed // _TOGETHER))):
-        # With the first of them, what was said of all of them goes.
-        unread += _update_some(stage, some, metadata, instead_of=rows.select("table_id") if number == 0 else None)
+        # The first write replaces the rows of all changed tables, the others add to it.
+        instead_of = rows.select("table_id") if number == 0 else None
+        unread += _update_some(stage, some, _versions(some), metadata, instead_of)
     return changed, unread
+
+
+def _versions(rows: DataFrame) -> list[Version | None]:
+    """Return the newest version of each of these tables. None: it has been dropped, or has no metadata file."""
+    columns = ("table_id", "kind", "levels", "name", "metadata_location", "schema_id", "dropped")
+    return [
+        None
+        if row["dropped"] or row["metadata_location"] is None
+        else Version(
+            row["table_id"], row["kind"], (*row["levels"], row["name"]), row["metadata_location"], row["schema_id"]
+        )
+        for row in rows.select(*columns).collect()
+    ]
 
 
 def _split(rows: DataFrame, parts: int) -> Iterator[DataFrame]:
@@ -80,23 +99,30 @@ def _state() -> Column:
     return F.struct(*(made.get(name, F.col(name)).alias(name) for name in _STATE))
 
 
-def _update_some(stage: Stage, rows: DataFrame, metadata: Metadata, instead_of: DataFrame | None) -> int:
-    live = rows.where("NOT dropped AND metadata_location IS NOT NULL")
-    versions = [
-        Version(row["table_id"], row["kind"], (*row["levels"], row["name"]), row["metadata_location"], row["schema_id"])
-        for row in live.select("table_id", "kind", "levels", "name", "metadata_location", "schema_id").collect()
-    ]
-    known = metadata.of(versions).persist()
+def _update_some(
+    stage: Stage,
+    rows: DataFrame,
+    versions: Sequence[Version | None],
+    metadata: Metadata,
+    instead_of: DataFrame | None,
+) -> int:
+    """Stage these tables and their columns. Return the number of tables whose metadata could not be read."""
+    live = [version for version in versions if version is not None]
+    known = metadata.of(live).persist()
     try:
-        # What a table was when it was dropped is in its files, and they go. So nothing is said of it.
+        # The metadata of a dropped table are deleted with its files, so they are not read.
         complete = rows.join(known.drop("fields"), "table_id", "left").withColumn(
             "metadata_read", F.col("properties").isNotNull()
         )
-        _write(stage, TABLES, complete, instead_of)
         fields = known.select("table_id", F.explode("fields").alias("field"))
         named = fields.join(rows.select("table_id", "table_name", "namespace"), "table_id")
-        _write(stage, COLUMNS, named.select("table_id", "table_name", "namespace", "field.*"), instead_of)
-        return len(versions) - known.count()
+        columns = named.select("table_id", "table_name", "namespace", "field.*")
+        tasks = {
+            TABLES.name: lambda: _write(stage, TABLES, complete, instead_of),
+            COLUMNS.name: lambda: _write(stage, COLUMNS, columns, instead_of),
+        }
+        run_in_parallel(stage.spark, tasks)
+        return len(live) - known.count()
     finally:
         known.unpersist()
 

@@ -10,7 +10,9 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column
 
 _SPECIAL: Final = re.compile(r"([{}\[\]*?\\])")
 _AT_ONCE: Final = 16
@@ -38,6 +40,21 @@ class Storage:
     def _exists(self, location: str) -> bool:
         path = self._paths(location)
         return bool(path.getFileSystem(self._conf).exists(path))
+
+
+def input_files(frame: DataFrame) -> DataFrame:
+    """Return the files that a frame reads, as rows with the column `file`.
+
+    Spark listed them when the frame was made. Their names stay in the JVM.
+    """
+    spark = frame.sparkSession
+    functions: Any = spark._jvm.org.apache.spark.sql.functions  # type: ignore[union-attr]
+    return spark.range(1).select(F.explode(Column(functions.lit(frame._jdf.inputFiles()))).alias("file"))
+
+
+def estimated_bytes(frame: DataFrame) -> int:
+    """Return how large Spark's optimizer takes a frame to be: about the size of the files it reads, as stored."""
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
 
 def escaped(location: str) -> str:
