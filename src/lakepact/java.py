@@ -29,15 +29,15 @@ def find_java() -> str | None:
     home = os.environ.get(JAVA_HOME)
     if home:
         return shutil.which("java", path=str(Path(home) / "bin"))
-    found = shutil.which("java")
-    if found is not None:
-        return found
+    java = shutil.which("java")
+    if java is not None:
+        return java
     bundled = _bundled_home()
     return None if bundled is None else shutil.which("java", path=str(bundled / "bin"))
 
 
 def provide_java() -> None:
-    """Let Spark's launcher find the wheel's runtime, if the machine has no Java of its own: set JAVA_HOME."""
+    """Let Spark's launcher find the wheel's runtime, if the machine has no Java: set JAVA_HOME."""
     if os.environ.get(JAVA_HOME) or shutil.which("java") is not None:
         return
     bundled = _bundled_home()
@@ -51,10 +51,10 @@ def _bundled_home() -> Path | None:
     Spark asks for a module that the wheel's runtime is without and that Spark can do without: it speeds up linear
     algebra. The command leaves that option out.
     """
-    found = find_spec(_WHEEL)
-    if found is None or found.origin is None:
+    spec = find_spec(_WHEEL)
+    if spec is None or spec.origin is None:
         return None
-    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
     store = _trust_store()
     settings = {} if store is None else {"": store, "Type": "PKCS12", "Password": _PASSWORD}
     options = " ".join(

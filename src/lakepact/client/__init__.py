@@ -6,6 +6,7 @@ transactions.py  transactions by their ids: begin, get, list, commit, abort, ren
 audit.py         who did what; grants.py: who may do what
 tables.py        tables as plain metadata, and cuts of several; namespaces.py; state.py: users' documents
 pyiceberg.py     PyIceberg on top; frames.py: rows as Arrow, pandas, Polars and DuckDB; display.py: HTML for notebooks
+runs.py          a function in a transaction, repeated after conflicts and outages; outages.py: waiting for a server
 caller.py        requests, repeated under one key until there is an outcome; http.py, machine.py below it
 errors.py        refused, unavailable, unknown: the tree
 names.py         "sales.orders" or ("sales", "orders")

@@ -23,6 +23,7 @@ _MOST_FAILURES: Final = 3
 """Of a server that says 500: it may be a passing fault, and it may be one that only a person can mend."""
 
 
+_TIMEOUT_HEADER: Final = "X-Lakepact-Timeout-Ms"
 _SHORTEST_WAIT_S: Final = 0.05
 """An attempt that begins just before a deadline gets this long: a timeout of 0 would mean not to wait at all."""
 
@@ -174,11 +175,14 @@ class Caller:
             attempt += 1
             try:
                 answer = once()
-            except (Unauthorized, Forbidden) as error:
-                # Said before anybody looked at the request, so it says nothing about an earlier attempt.
+            except (Unauthorized, Forbidden, Unavailable) as error:
+                # The request was refused before it was read, or no token could be fetched for it. Neither says anything
+                # about an earlier attempt.
                 if not heard:
                     raise
-                return None, _Missed(str(error), heard)
+                # The text of the error says that nothing happened, which is true of this attempt only.
+                reason = "no access token could be fetched" if isinstance(error, Unavailable) else str(error)
+                return None, _Missed(reason, heard)
             if isinstance(answer, Answer):
                 return answer, _Missed("", heard)
             heard, failures = heard or answer.heard, failures + answer.failure
@@ -230,7 +234,9 @@ class Caller:
         if self._deadline_s is None:
             return self.transport.exchange(method, target, headers, content)
         timeout_s = max(self._deadline_s - self.machine.monotonic_s(), _SHORTEST_WAIT_S)
-        return self.transport.exchange(method, target, headers, content, timeout_s)
+        # The server gives up a little earlier than that. It then answers that nothing happened.
+        limited = {**headers, _TIMEOUT_HEADER: str(max(1, round(timeout_s * 1000)))}
+        return self.transport.exchange(method, target, limited, content, timeout_s)
 
 
 def _bearer(token: str) -> dict[str, str]:

@@ -87,13 +87,13 @@ def _read_delta(table: DeltaTable, properties: Mapping[str, str], columns: Seque
     if mapping != "none":
         raise Unsupported(f"{table.name} uses column mapping ({mapping}), which only Spark reads: use lakepact.spark")
     whole = engine_types.to_arrow(schemas.parse(table.schema_string))
-    wanted = whole if columns is None else pa.schema([_field(whole, table.name, one) for one in columns])
+    schema_to_read = whole if columns is None else pa.schema([_field(whole, table.name, one) for one in columns])
     io = _file_io(properties, table.location)
-    parts = [_read_file(io, table, one, wanted) for one in table.files]
-    return pa.concat_tables(parts) if parts else wanted.empty_table()
+    parts = [_read_file(io, table, one, schema_to_read) for one in table.files]
+    return pa.concat_tables(parts) if parts else schema_to_read.empty_table()
 
 
-def _read_file(io: FileIO, table: DeltaTable, file: Add, wanted: pa.Schema) -> pa.Table:
+def _read_file(io: FileIO, table: DeltaTable, file: Add, schema_to_read: pa.Schema) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -105,9 +105,9 @@ def _read_file(io: FileIO, table: DeltaTable, file: Add, wanted: pa.Schema) -> p
         parquet = pq.ParquetFile(stream)
         rows = parquet.metadata.num_rows
         stored = set(parquet.schema_arrow.names)
-        data = parquet.read([one.name for one in wanted if one.name in stored])
+        data = parquet.read([one.name for one in schema_to_read if one.name in stored])
     columns = []
-    for one in wanted:
+    for one in schema_to_read:
         if one.name in file.partition_values:
             value = typed(file.partition_values[one.name], types[one.name])
             columns.append(pa.array([value] * rows, one.type))
@@ -116,7 +116,7 @@ def _read_file(io: FileIO, table: DeltaTable, file: Add, wanted: pa.Schema) -> p
         else:
             # A column that was added after this file was written.
             columns.append(pa.nulls(rows, one.type))
-    return pa.table(columns, schema=wanted)
+    return pa.table(columns, schema=schema_to_read)
 
 
 def _field(schema: pa.Schema, table: str, name: str) -> pa.Field:
@@ -194,10 +194,10 @@ def write_table(
         create = _create_delta if table_format == "delta" else _create_iceberg
         create(tx, properties, identifier, rows, partition_by)
         return
-    found = _format_of(tx.tables, tx.delta, identifier, or_create=True)
-    if table_format not in (None, found):
-        raise ValueError(f"{shown(identifier)} is a table in the format {found}, not {table_format}")
-    if found == "delta":
+    existing_format = _format_of(tx.tables, tx.delta, identifier, or_create=True)
+    if table_format not in (None, existing_format):
+        raise ValueError(f"{shown(identifier)} is a table in the format {existing_format}, not {table_format}")
+    if existing_format == "delta":
         _write_delta(tx, properties, identifier, rows, mode)
         return
     table = tx.pyiceberg().load_table(identifier)
@@ -251,7 +251,7 @@ def _create_delta(
 def _write_delta(
     tx: Transaction, properties: Mapping[str, str], identifier: tuple[str, ...], rows: pa.Table, mode: WriteMode
 ) -> None:
-    # Rows that are only appended do not depend on the files that are there.
+    # Rows that are only appended do not depend on the existing files.
     table = tx.delta.load(identifier, files=mode == "overwrite")
     schema = schemas.parse(table.schema_string)
     fitted = _fitted(rows, engine_types.to_arrow(schema), table.name)
@@ -275,7 +275,7 @@ def _commit_delta(
 
 
 def _write_files(properties: Mapping[str, str], table: DeltaTable, rows: pa.Table) -> list[Add]:
-    """Write the rows as new files of a Delta table. No reader knows of them before the commit."""
+    """Write the rows as new files of a Delta table. No reader can see them before the commit."""
     import pyarrow.parquet as pq
 
     from lakepact.delta.stats import add_action
@@ -359,44 +359,44 @@ def _fitted(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     return pa.table(columns, schema=pa.schema(declared))
 
 
-def _cast(column: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, target: pa.DataType, name: str) -> pa.ChunkedArray:
     import pyarrow as pa
 
-    if column.type == wanted:
+    if column.type == target:
         return column
     try:
-        return column.cast(wanted)
+        return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {name!r} is {column.type} and cannot become {wanted}: {error}") from error
+        raise ValueError(f"column {name!r} is {column.type} and cannot become {target}: {error}") from error
 
 
-def _stored_type(found: pa.DataType) -> pa.DataType:
+def _stored_type(arrow_type: pa.DataType) -> pa.DataType:
     """The nearest type that tables store."""
     import pyarrow as pa
 
-    match found:
-        case _ if pa.types.is_dictionary(found):
-            return _stored_type(found.value_type)
-        case _ if pa.types.is_timestamp(found):
-            return pa.timestamp("us", found.tz)
-        case _ if pa.types.is_time(found):
+    match arrow_type:
+        case _ if pa.types.is_dictionary(arrow_type):
+            return _stored_type(arrow_type.value_type)
+        case _ if pa.types.is_timestamp(arrow_type):
+            return pa.timestamp("us", arrow_type.tz)
+        case _ if pa.types.is_time(arrow_type):
             return pa.time64("us")
-        case _ if found in (pa.uint8(), pa.uint16()):
+        case _ if arrow_type in (pa.uint8(), pa.uint16()):
             return pa.int32()
-        case _ if found == pa.uint32():
+        case _ if arrow_type == pa.uint32():
             return pa.int64()
-        case _ if found == pa.float16():
+        case _ if arrow_type == pa.float16():
             return pa.float32()
-        case _ if found == pa.string_view():
+        case _ if arrow_type == pa.string_view():
             return pa.string()
-        case _ if found == pa.binary_view():
+        case _ if arrow_type == pa.binary_view():
             return pa.binary()
-        case _ if pa.types.is_struct(found):
-            return pa.struct([one.with_type(_stored_type(one.type)) for one in found])
-        case _ if pa.types.is_large_list(found) or pa.types.is_list(found):
-            return pa.list_(found.value_field.with_type(_stored_type(found.value_type)))
+        case _ if pa.types.is_struct(arrow_type):
+            return pa.struct([one.with_type(_stored_type(one.type)) for one in arrow_type])
+        case _ if pa.types.is_large_list(arrow_type) or pa.types.is_list(arrow_type):
+            return pa.list_(arrow_type.value_field.with_type(_stored_type(arrow_type.value_type)))
         case _:
-            return found
+            return arrow_type
 
 
 # --- what it needs ---

@@ -16,18 +16,20 @@ from lakepact.client.caller import Caller
 from lakepact.client.collection import Collection
 from lakepact.client.delta import DeltaChange, DeltaTables
 from lakepact.client.display import html_facts
-from lakepact.client.errors import Conflict, Refused, Unknown, conflict_of, listed
+from lakepact.client.errors import Refused, Unknown, conflict_of
 from lakepact.client.grants import Grants
 from lakepact.client.http import CA_BUNDLE_VARIABLE, HttpTransport, Transport, trusting
 from lakepact.client.machine import Machine, Retry, ThisMachine, new_id
 from lakepact.client.names import Identifier, Name, document_of, identifier_of, shown, table_name
 from lakepact.client.namespaces import Namespaces
+from lakepact.client.outages import Outages, is_outage
 from lakepact.client.place import Place
+from lakepact.client.runs import run_in_transaction
 from lakepact.client.state import States
 from lakepact.client.tables import Cut, Tables
 from lakepact.client.token import CREDENTIAL_VARIABLE, Credential, TokenSource, given_token, source_of
 from lakepact.client.transaction import Transaction
-from lakepact.client.transactions import COMMITTED, Isolation, Published, Transactions, Wish, published_of
+from lakepact.client.transactions import Isolation, Published, Transactions, Wish, published_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -39,9 +41,6 @@ T = TypeVar("T")
 
 URI_VARIABLE: Final = "LAKEPACT_URI"
 DEFAULT_URI: Final = "http://127.0.0.1:8181"
-
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,33 +308,36 @@ class Lake:
         properties: Mapping[str, str] | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> T:
-        """Run `work` in a transaction, and again in a new one if another commit was faster.
+        """Run `work` in a transaction, and again in a new one if another commit was faster or the server was away.
 
             lake.run(lambda tx: tx.write("sales.orders", orders))
 
         What it does outside of the transaction happens once an attempt, so it had better do nothing there. Returns
         what `work` returned in the attempt that was committed. After the last attempt the `Conflict` is raised, with
-        the tables that had moved. An `Unknown` outcome is never repeated.
+        the tables that had moved. A server that does not answer is waited for up to a minute, five times at most, with
+        a pause before each repetition. A commit without an answer is then sent again, which is safe; `work` is
+        repeated only if nothing was committed. Raises `Unknown` if the server does not tell in that time.
+
+        Other changes are never repeated in doubt. `work` may change something outside of its transaction, such as with
+        `lake.write`; if the outcome of that is unknown, the `Unknown` is raised and `work` is not repeated. The same
+        holds for PyIceberg: a connection error is an outage only if the request was sent to this server, and was sent
+        inside the transaction or changes nothing. Connection errors of other servers are raised.
         """
-        if attempts < 1:
-            raise ValueError(f"attempts is 1 or more, not {attempts}")
-        retry = Retry(attempts, first_pause_s=_FIRST_PAUSE_S, longest_pause_s=_LONGEST_PAUSE_S)
-        attempt = 0
-        while True:
-            attempt += 1
-            transaction = self.transaction(ttl=ttl, isolation=isolation, properties=properties, source=source)
-            try:
-                with transaction:
-                    result = work(transaction)
-            except Exception as error:
-                conflict = conflict_of(error)
-                if conflict is None or transaction.outcome == COMMITTED:
-                    raise
-                if attempt >= attempts:
-                    raise _given_up(conflict, attempts) from error
-                self._caller.machine.pause(retry.pause_s(attempt, self._caller.machine.chance()))
-            else:
-                return result
+        return run_in_transaction(
+            lambda: self.transaction(ttl=ttl, isolation=isolation, properties=properties, source=source),
+            work,
+            attempts,
+            self.outages(),
+            is_outage=lambda error, transaction: is_outage(error, self.uri, transaction.id),
+            conflict_in=conflict_of,
+        )
+
+    def outages(self) -> Outages:
+        """Return the outages of one job of many requests, with which it waits for a server that is away.
+
+        lake.outages().wait()  # True once the server answers
+        """
+        return Outages(lambda: self._caller.read("config", query={"warehouse": self.warehouse}), self._caller.machine)
 
     # --- many tables at once ---
 
@@ -524,13 +526,3 @@ def _refuse_twice(identifiers: Sequence[Identifier]) -> None:
     twice = {one for one in identifiers if identifiers.count(one) > 1}
     if twice:
         raise ValueError(f"{shown(min(twice))} is there twice; put all changes of a table into one")
-
-
-def _given_up(conflict: Conflict, attempts: int) -> Conflict:
-    tables = f" of {listed(conflict.tables)}" if conflict.tables else ""
-    return Conflict(
-        f"gave up after {attempts} attempts{tables}, others were faster each time: {conflict}",
-        status=conflict.status,
-        server_type=conflict.server_type,
-        details=conflict.details,
-    )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakepact.client.caller import Caller
-from lakepact.client.errors import AlreadyExists, NotFound
+from lakepact.client.errors import AlreadyExists, Forbidden, NotFound
 from lakepact.client.names import Identifier, Name, levels_segment, namespace_name
 
 _ALL: Final = "{prefix}/namespaces"
@@ -45,7 +45,7 @@ class Namespaces:
                 yield from self.walk(one)
 
     def create(self, name: Name, properties: Mapping[str, str] | None = None, *, exist_ok: bool = False) -> None:
-        """Create a namespace. With `exist_ok` one that is there already is left as it is.
+        """Create a namespace. With `exist_ok` an existing one is left as it is, also if the caller may not create any.
 
         lake.namespaces.create("sales", {"owner": "ann"}, exist_ok=True)
         """
@@ -54,6 +54,9 @@ class Namespaces:
             self._caller.change("POST", _ALL, body=body)
         except AlreadyExists:
             if not exist_ok:
+                raise
+        except Forbidden:
+            if not exist_ok or not self.exists(name):
                 raise
 
     def load(self, name: Name) -> dict[str, str]:

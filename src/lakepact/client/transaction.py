@@ -11,6 +11,7 @@ Nobody outside sees anything before the commit, and then everything at one insta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from lakepact.client.caller import Caller
 from lakepact.client.delta import DeltaTables
 from lakepact.client.display import html_facts, html_rows
-from lakepact.client.errors import Conflict, TransactionClosed, Unknown
+from lakepact.client.errors import Conflict, Forbidden, Refused, TransactionClosed, Unauthorized, Unknown
 from lakepact.client.heartbeat import Heartbeat
 from lakepact.client.machine import new_id
 from lakepact.client.names import Name, shown
@@ -72,6 +73,7 @@ class Transaction:
         self._inside: Caller | None = None
         self._outcome = _OPEN
         self._results: tuple[Published, ...] = ()
+        self._committed_source: Mapping[str, Any] | None = None
         self._heartbeat: Heartbeat | None = None
         self._catalog: RestCatalog | None = None
 
@@ -289,8 +291,57 @@ class Transaction:
         if self._outcome == COMMITTED:
             return self._results
         self._check_open()
+        self._committed_source = self._source if source is None else source
+        return self._send_commit()
+
+    def settle(self) -> tuple[Published, ...]:
+        """Send a commit whose outcome is `unknown` again, which is safe, and return what was published.
+
+            except Unknown:
+                tx.settle()
+
+        Raises `Conflict`, or `TransactionClosed` with the state `aborted` or `failed`: nothing was applied. Raises
+        `Unknown` for as long as the server does not say what became of the commit, also if it refuses the repeated
+        request or cannot be reached: this says nothing about the first one.
+        """
+        if self._outcome != _UNKNOWN:
+            return self.commit()
         try:
-            self._results = self._transactions.commit(self.id, self._source if source is None else source)
+            return self._send_commit()
+        except (Conflict, Unknown):
+            raise
+        except LakepactError as error:
+            if self._outcome in (ABORTED, FAILED):
+                raise
+            return self._state_after(error)
+
+    def _state_after(self, error: LakepactError) -> tuple[Published, ...]:
+        """Read what became of an unknown commit whose repetition ended in this error, which is no proof of anything.
+
+        A refusal may be the transaction's stored answer, and may be about the repeated request alone. The state tells
+        them apart. Raises `error` if the transaction has failed or was aborted, and else `Unknown`.
+        """
+        self._outcome = _UNKNOWN
+        if isinstance(error, Refused) and not isinstance(error, Unauthorized | Forbidden):
+            with suppress(LakepactError):
+                info = self._transactions.get(self.id)
+                if info.ended:
+                    self._outcome, self._results = info.state, info.results
+        if self._outcome == COMMITTED:
+            return self._results
+        if self._outcome in (ABORTED, FAILED):
+            raise error
+        # The error is about the repeated request, and may say that nothing happened. That must not be read here.
+        reason = str(error).partition("Nothing happened")[0].rstrip(" .")
+        raise Unknown(
+            f"commit of transaction {self.id}",
+            f"the first commit had no answer, and the repeated one did not tell either: {reason}",
+            self.id,
+        ) from None
+
+    def _send_commit(self) -> tuple[Published, ...]:
+        try:
+            self._results = self._transactions.commit(self.id, self._committed_source)
         except Conflict:
             self._end(FAILED)
             raise

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
@@ -20,6 +20,8 @@ from lakepact.pipelines.errors import CheckFailed
 from lakepact.pipelines.graph import Graph
 from lakepact.pipelines.results import CheckResult, Input, RunResult, StageResult
 from lakepact.spark import SparkLake
+
+EventKind: TypeAlias = Literal["begun", "waits", "done", "failed", "again", "committing"]
 
 _MOST_BYTES: Final = 1_000_000
 """The server takes a little more. A report that is larger goes without its rows."""
@@ -48,22 +50,20 @@ class Report:
         self._done: dict[str, StageResult] = {}
         self._failed: dict[str, float] = {}
 
-    def stage_begun(self, name: str) -> None:
+    def on_event(self, stage: str, what: EventKind, result: StageResult | None) -> None:
+        """Record an event of a stage. A stage that `waits` begins again once what it reads is complete."""
         with self._lock:
-            self._begun[name] = time.monotonic()
-
-    def stage_waits(self, name: str) -> None:
-        """It begins again once what it reads is complete."""
-        with self._lock:
-            self._begun.pop(name, None)
-
-    def stage_done(self, name: str, result: StageResult) -> None:
-        with self._lock:
-            self._done[name] = result
-
-    def stage_failed(self, name: str) -> None:
-        with self._lock:
-            self._failed[name] = time.monotonic() - self._begun.get(name, self._began_s)
+            match what:
+                case "begun":
+                    self._begun[stage] = time.monotonic()
+                case "waits":
+                    self._begun.pop(stage, None)
+                case "done" if result is not None:
+                    self._done[stage] = result
+                case "failed":
+                    self._failed[stage] = time.monotonic() - self._begun.get(stage, self._began_s)
+                case _:
+                    pass
 
     def succeeded(self, lake: SparkLake, transaction_id: str, result: RunResult) -> None:
         self._tell(lake, transaction_id, result.state.value, result.checks, result.inputs, None)

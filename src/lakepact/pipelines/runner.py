@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -34,26 +34,20 @@ from lakepact.pipelines.graph import Graph
 from lakepact.pipelines.lineage import inputs_of
 from lakepact.pipelines.loading import load
 from lakepact.pipelines.positions import Progress, runs_document
-from lakepact.pipelines.reports import Report
+from lakepact.pipelines.reports import EventKind, Report
 from lakepact.pipelines.results import CheckResult, RunResult, StageResult, State, source_of
 from lakepact.pipelines.sqltables import quoted
-from lakepact.pipelines.stage import Work, cross_checks, perform, use
-from lakepact.spark import SparkLake, SparkTransaction, connect
+from lakepact.pipelines.stage import Work, cross_checks, perform
+from lakepact.spark import SparkLake, connect
 from lakepact.spark.errors import is_outage, root_message
+from lakepact.spark.settings import PREFIX
 
-Event: TypeAlias = Callable[
-    [str, Literal["begun", "waits", "done", "failed", "again", "committing"], StageResult | None], None
-]
+Event: TypeAlias = Callable[[str, EventKind, StageResult | None], None]
 """Called for every stage, and for the run as a whole: that it is done again, that it is now committed. A stage `waits`
 if it was found to read a table of the run that is not complete; it begins again."""
 
 _log = logging.getLogger(__name__)
 
-_OUTAGE_S: Final = 60.0
-"""For so long a run waits for a server that does not answer."""
-
-_MOST_OUTAGES: Final = 5
-_PAUSE_S: Final = 0.5
 _RUN_ID: Final = re.compile(r"[\x21-\x7e]{1,100}")
 
 
@@ -109,7 +103,7 @@ class Runner:
         self._on_event = on_event
         self._document = runs_document(pipeline.name)
         self._left_out = pipeline.graph().left_out_of(graph)
-        self._outages = 0
+        self._outages = lake.plain.outages()
 
     def run(self) -> RunResult:
         began, pipeline = time.perf_counter(), self._pipeline
@@ -126,7 +120,7 @@ class Runner:
                     result = self._reported(began, attempt)
                 return replace(result, seconds=time.perf_counter() - began, attempts=attempt)
             except Conflict:
-                if attempt == pipeline.attempts:
+                if attempt >= pipeline.attempts:
                     raise
             except Exception as error:
                 # Nothing of it is committed, or it is under this run id, which the next attempt finds.
@@ -142,18 +136,7 @@ class Runner:
 
     def _is_over(self, error: BaseException) -> bool:
         """Whether this is an outage of the server, and it answers again within a minute."""
-        if not is_outage(error) or self._outages >= _MOST_OUTAGES:
-            return False
-        self._outages += 1
-        until = time.monotonic() + _OUTAGE_S
-        while True:
-            try:
-                self._lake.plain.state.get(self._document)
-                return True
-            except (Unavailable, Unknown):
-                if time.monotonic() > until:
-                    return False
-                time.sleep(_PAUSE_S)
+        return is_outage(error) and self._outages.wait()
 
     def _reported(self, began: float, attempt: int) -> RunResult:
         """One attempt, and what it tells the server of itself, however it ends."""
@@ -177,6 +160,7 @@ class Runner:
             isolation=pipeline.isolation,
             properties=told,
             summary={f"lakepact.{name}": value for name, value in told.items()},
+            conf=self._conf(),
         )
         with transaction as tx:
             begun.append(tx.id)
@@ -196,8 +180,7 @@ class Runner:
                 wish.from_scratch,
                 self._left_out,
             )
-            self._create_namespaces(tx)
-            use(tx, pipeline.namespace)
+            self._create_namespace(work)
             stages = self._stages(work, report)
             checks = (*(check for stage in stages for check in stage.checks), *self._cross_checks(work))
             work.check_reads()
@@ -248,14 +231,19 @@ class Runner:
             self._pipeline.name, self._wish.run_id, State.ALREADY_COMMITTED, transaction_id, seconds, attempt
         )
 
-    def _create_namespaces(self, tx: SparkTransaction) -> None:
-        """Those of the outputs, and the pipeline's own, with which stages begin."""
-        names = {name.rpartition(".")[0] for name in self._graph.tables}
-        if self._pipeline.namespace is not None:
-            names.add(self._pipeline.namespace)
-        for name in sorted(names):
-            if not tx.plain.namespaces.exists(name):
-                tx.plain.namespaces.create(name, exist_ok=True)
+    def _conf(self) -> dict[str, str]:
+        """Settings of the sessions inside: names without a namespace are the pipeline's.
+
+        As after `USE`, which would be a statement and a request of its own.
+        """
+        namespace = self._pipeline.namespace
+        return {} if namespace is None else {f"{PREFIX}{self._lake.catalog}.default-namespace": namespace}
+
+    def _create_namespace(self, work: Work) -> None:
+        """Create the pipeline's own namespace, if no output is in it. Those of outputs are created by their stages."""
+        own = self._pipeline.namespace
+        if own is not None and own not in {name.rpartition(".")[0] for name in self._graph.tables}:
+            work.create_namespace(own)
 
     # --- side by side ---
 
@@ -292,21 +280,22 @@ class Runner:
 
     def _stage(self, work: Work, name: str, tag: str, report: Report) -> StageResult:
         self._lake.spark.sparkContext.addJobTag(tag)
-        report.stage_begun(name)
-        self._on_event(name, "begun", None)
+        self._tell(report, name, "begun")
         try:
             result = perform(work, work.graph.steps[name])
         except (UndeclaredInput, Unavailable, Unknown):
-            report.stage_waits(name)
-            self._on_event(name, "waits", None)
+            self._tell(report, name, "waits")
             raise
         except BaseException:
-            report.stage_failed(name)
-            self._on_event(name, "failed", None)
+            self._tell(report, name, "failed")
             raise
-        report.stage_done(name, result)
-        self._on_event(name, "done", result)
+        self._tell(report, name, "done", result)
         return result
+
+    def _tell(self, report: Report, stage: str, what: EventKind, result: StageResult | None = None) -> None:
+        """Pass an event of a stage to everybody who listens: the report, and the caller of the run."""
+        for listener in (report.on_event, self._on_event):
+            listener(stage, what, result)
 
     def _cross_checks(self, work: Work) -> tuple[CheckResult, ...]:
         steps = [step for step in self._graph.steps.values() if step.cross_checks]
@@ -364,7 +353,16 @@ def _is_temporary_view(name: str, lake: SparkLake) -> bool:
 
 
 def _exists(name: str, lake: SparkLake) -> bool:
-    return lake.plain.tables.exists(name) or lake.plain.delta.exists(name)
+    """Whether there is a table of this name in the lake. Stages find out of which format it is without asking again."""
+    identifier = tuple(name.split("."))
+    is_delta = identifier in lake.delta_names and lake.plain.delta.exists(name)
+    if not is_delta and lake.plain.tables.exists(name):
+        lake.delta_names.discard(identifier)
+        return True
+    if is_delta or lake.plain.delta.exists(name):
+        lake.delta_names.add(identifier)
+        return True
+    return False
 
 
 def _other_catalog(name: str, lake: SparkLake) -> bool:

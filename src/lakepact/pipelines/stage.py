@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -26,17 +28,17 @@ from lakepact.pipelines.inputs import parameters_of
 from lakepact.pipelines.lineage import TableRead, below, files_in, files_of, reads_in
 from lakepact.pipelines.positions import Position, Progress, range_of
 from lakepact.pipelines.results import CheckResult, Figures, StageResult
-from lakepact.pipelines.sqltables import parts_of, quoted, replaced, tables_in
+from lakepact.pipelines.sqltables import parts_of, replaced, tables_in
 from lakepact.pipelines.tables import DeltaState, TableState, added_since, between, figures_since, table_state
 from lakepact.pipelines.writing import write
 from lakepact.spark import SparkTransaction
 from lakepact.spark.delta_files import read_files
 from lakepact.spark.errors import conflict_in, is_outage, root_message
-from lakepact.spark.settings import PREFIX
 from lakepact.spark.statements import Statements
 
 _PARAMETER_MARK: Final = ":"
 _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
+_DELTA: Final = "delta"
 
 
 @dataclass(slots=True)
@@ -75,27 +77,84 @@ class Work:
     views: Iterator[int] = field(default_factory=lambda: count(1))
     """Numbers for the names of what a query reads by name and Spark does not know."""
 
+    states: dict[str, TableState | None] = field(default_factory=dict)
+    """Tables as they were loaded in this transaction. A staged write of a table removes its entry, before and after."""
+
+    under_write: set[str] = field(default_factory=set)
+    """Tables that their stages are writing at this moment. Their states are not stored in `states`."""
+
+    generations: dict[str, int] = field(default_factory=dict)
+    """How often the entry of a table was removed from `states`. A load that began before the last removal may have
+    returned the state from before a write, so it is not stored."""
+
+    namespaces: set[str] = field(default_factory=set)
+    """Namespaces that are known to exist in this transaction."""
+
     lock: Lock = field(default_factory=Lock)
 
     def begin(self, stage: str) -> None:
         """Forget what an earlier call of this stage has read."""
         with self.lock:
             self.reads[stage], self.files[stage] = set(), set()
+            self._forget(stage)
 
-    def writes(self, stage: str) -> None:
+    @contextmanager
+    def writes(self, stage: str) -> Iterator[None]:
+        """In this block a stage writes its table. A state that any thread loads before its end is not used after it."""
         with self.lock:
             self.writing.add(stage)
+            self.under_write.add(stage)
+            self._forget(stage)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.under_write.discard(stage)
+                self._forget(stage)
+
+    def _forget(self, table: str) -> None:
+        """Remove the stored state of a table. The caller holds the lock."""
+        self.states.pop(table, None)
+        self.generations[table] = self.generations.get(table, 0) + 1
+
+    def create_namespace(self, name: str) -> None:
+        """Create the namespace of a table that is not there, unless it exists."""
+        with self.lock:
+            if name not in self.namespaces:
+                self.tx.plain.namespaces.create(name, exist_ok=True)
+                self.namespaces.add(name)
 
     def record(self, stage: str, *reads: TableRead) -> None:
         with self.lock:
             self.reads.setdefault(stage, set()).update(reads)
 
-    def delta(self, stage: str, statements: Statements, name: str) -> DataFrame | None:
-        """A Delta table of this name, as the transaction sees it; None if it is none. The read is recorded."""
-        if "." not in name or not self.tx.plain.delta.exists(name):
+    def delta_state(self, stage: str, name: str, *, ask: bool = False) -> DeltaState | None:
+        """A Delta table of this name, as the transaction sees it; None if it is none.
+
+        The server is asked for tables that were Delta tables when they were last used, and with `ask` for all others.
+        Raises `UndeclaredInput` if another stage of this run writes the table and is not complete: its state is not
+        final. An Iceberg table is not refused here: a query may name an older snapshot, and `StageReader.observe` reads
+        that from the plan.
+        """
+        if "." not in name:
             return None
-        state = self.table(name)
-        if not isinstance(state, DeltaState):
+        # In this order: a table that becomes complete in between is refused, and the stage is called again.
+        incomplete = name != stage and name in self.graph.steps and name not in self.complete
+        state = self.complete.get(name) or self.states.get(name)
+        load = state is None and name not in self.complete and (ask or self.tx.is_delta(name))
+        if incomplete and (load or isinstance(state, DeltaState)):
+            raise UndeclaredInput(stage, name)
+        if load:
+            state = self.table(name)
+        return state if isinstance(state, DeltaState) else None
+
+    def delta(self, stage: str, statements: Statements, name: str, *, ask: bool = False) -> DataFrame | None:
+        """The rows of a Delta table of this name; None if it is none. The read is recorded.
+
+        Raises `UndeclaredInput` as `delta_state` does.
+        """
+        state = self.delta_state(stage, name, ask=ask)
+        if state is None:
             return None
         self.record(stage, _read_of(name, state))
         return read_files(statements.spark, state.table)
@@ -107,8 +166,21 @@ class Work:
         return f"{self.namespace}.{name}"
 
     def table(self, name: str) -> TableState | None:
-        """A table as the transaction sees it now."""
-        return table_state(self.tx.plain, name)
+        """A table as the transaction sees it, with what was staged.
+
+        It is loaded once between two staged writes, and at every call during a write.
+        """
+        with self.lock:
+            if name in self.states:
+                return self.states[name]
+            generation = self.generations.get(name, 0)
+        step = self.graph.steps.get(name)
+        declared = step is not None and (step.dataset.format or "").lower() == _DELTA
+        state = table_state(self.tx.plain, name, delta_first=declared or self.tx.is_delta(name))
+        with self.lock:
+            if name not in self.under_write and self.generations.get(name, 0) == generation:
+                self.states[name] = state
+        return state
 
     def staged(self) -> dict[str, TableRead]:
         """The run's own tables as they are staged."""
@@ -180,7 +252,13 @@ class StageReader:
             return self._nothing_yet()
         if (delta := self._work.delta(self._step.name, statements, full)) is not None:
             return delta
-        frame = statements.spark.table(full) if "." not in full else statements.table(full)
+        try:
+            frame = statements.spark.table(full) if "." not in full else statements.spark_table(full)
+        except AnalysisException as error:
+            delta = self._work.delta(self._step.name, statements, full, ask=True) if is_unknown_table(error) else None
+            if delta is None:
+                raise
+            return delta
         return self.observe(frame)
 
     def read_new(self, name: str, *, skip_changes: bool) -> DataFrame:
@@ -319,35 +397,38 @@ def _view(work: Work, step: Step, began: float) -> StageResult:
 
 def _table(work: Work, step: Step, began: float) -> StageResult:
     conf = {key: value for flow in step.flows for key, value in flow.spark_conf.items()}
-    # As after `USE`, which would be a statement of its own for every stage.
-    current = {} if work.namespace is None else {f"{PREFIX}{work.tx.catalog}.default-namespace": work.namespace}
-    statements = work.tx.stage({"lakepact.stage": step.name}, {**current, **conf})
+    statements = work.tx.stage({"lakepact.stage": step.name}, conf)
     activate(statements.spark)
     before = work.table(step.name)
+    if before is None:
+        work.create_namespace(step.name.rpartition(".")[0])
     if step.name in work.from_scratch and before is not None and step.reads_itself:
-        work.writes(step.name)
         # It reads itself as a table without rows. `write` replaces the rows of all others.
-        statements.delete(step.name, "true")
+        with work.writes(step.name):
+            statements.delete(step.name, "true")
     # All queries before the first write: a query may find that it has to wait for another table of this run.
     frames = [_frame(work, statements, step, flow) for flow in step.flows]
     left_out: list[CheckResult] = []
+    columns = set() if before is None else before.columns
     for number, frame in enumerate(frames):
         kept, results = dropped(step.dataset.checks, step.name, frame)
         _raise_failed(results)
         left_out += results
-        work.writes(step.name)
-        write(
-            statements,
-            step,
-            kept,
-            before if number == 0 else work.table(step.name),
-            first=number == 0,
-            replace_rows=number == 0 and step.name in work.from_scratch,
-        )
+        with work.writes(step.name):
+            columns = write(
+                statements,
+                step,
+                kept,
+                before,
+                columns,
+                first=number == 0,
+                replace_rows=number == 0 and step.name in work.from_scratch,
+            )
     after = work.table(step.name)
     assert after is not None
     checked = _local_checks(work, statements, step, staged(statements, step, before, after))
-    return _result(work, step, began, after, figures_since(before, after), (*left_out, *checked))
+    figures = figures_since(before, after, statements.copied_rows)
+    return _result(work, step, began, after, figures, (*left_out, *checked))
 
 
 def _local_checks(
@@ -384,6 +465,9 @@ def cross_checks(work: Work, step: Step) -> tuple[CheckResult, ...]:
     activate(statements.spark)
 
     def read(name: str) -> DataFrame:
+        delta = work.delta_state(step.name, name)
+        if delta is not None:
+            return read_files(statements.spark, delta.table)
         return statements.spark.table(name) if "." not in name else statements.table(name)
 
     def whole(over: Over) -> DataFrame:
@@ -401,6 +485,8 @@ def staged(
 
     def frame_of(over: Over) -> DataFrame:
         if over == "table" or step.dataset.mode != "append" or before is None:
+            if isinstance(after, DeltaState):
+                return read_files(statements.spark, after.table)
             return statements.table(step.name)
         return added_since(statements, step.name, before, after)
 
@@ -419,7 +505,7 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
             made = bound(flow.function, work.outside, statements.spark)(**given)
         if isinstance(made, str):
             args = dict(work.params) if _PARAMETER_MARK in made and work.params else None
-            made = statements.query(_with_delta_views(work, statements, step, made), args)
+            made = _queried(work, statements, step, made, args)
     if not isinstance(made, DataFrame):
         raise InvalidPipeline(
             f"{flow.where}: {flow.name} returned {type(made).__name__}; return a DataFrame, or the text of a query"
@@ -435,14 +521,31 @@ def _frame(work: Work, statements: Statements, step: Step, flow: Flow) -> DataFr
     return reader.observe(made if schema is None else made.to(schema))
 
 
-def _with_delta_views(work: Work, statements: Statements, step: Step, query: str) -> str:
+def _queried(work: Work, statements: Statements, step: Step, query: str, args: dict[str, Any] | None) -> DataFrame:
+    """The frame of a query. Spark says which tables it does not know, and only then the server is asked for them."""
+    try:
+        return statements.query(_with_delta_views(work, statements, step, query), args)
+    except AnalysisException as error:
+        if not is_unknown_table(error):
+            raise
+        with_all = _with_delta_views(work, statements, step, query, ask=True)
+        if with_all == query:
+            raise
+        return statements.query(with_all, args)
+
+
+def is_unknown_table(error: AnalysisException) -> bool:
+    return _UNKNOWN_TABLE in str(error)
+
+
+def _with_delta_views(work: Work, statements: Statements, step: Step, query: str, *, ask: bool = False) -> str:
     """The query, with a temporary view in place of every Delta table: the catalog of the session has none of them."""
     views: dict[str, str] = {}
     for name in tables_in(query):
         full = work.full(name)
         if full in work.graph.steps and work.graph.steps[full].dataset.is_view:
             continue
-        frame = work.delta(step.name, statements, full)
+        frame = work.delta(step.name, statements, full, ask=ask)
         if frame is not None:
             views[name] = f"lakepact_delta_{next(work.views)}"
             frame.createOrReplaceTempView(views[name])
@@ -454,12 +557,6 @@ def _reserved(function: Callable[..., Any], spark: SparkSession, params: Mapping
     taken = set(parameters_of(function))
     values = {"spark": spark, "params": dict(params)}
     return {name: values[name] for name in names if name in values and name not in taken}
-
-
-def use(statements: Statements, namespace: str | None) -> None:
-    """Names without a namespace are the pipeline's."""
-    if namespace is not None:
-        statements.sql(f"USE {quoted(statements.catalog)}.{quoted(namespace)}")
 
 
 def _bound_check(work: Work, statements: Statements, step: Step, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 
 from lakepact.client import DeltaTable, LoadedTable, NotFound, Transaction
+from lakepact.delta import schema as schemas
 from lakepact.delta.actions import Add
 from lakepact.delta.stats import num_records
 from lakepact.pipelines.results import Figures
@@ -31,6 +33,14 @@ class IcebergState:
     @property
     def at(self) -> int | None:
         return self.table.snapshot_id
+
+    @property
+    def columns(self) -> set[str]:
+        """The names of its columns in lower case."""
+        metadata = self.table.metadata
+        current = metadata["current-schema-id"]
+        [schema] = [one for one in metadata["schemas"] if one["schema-id"] == current]
+        return {str(one["name"]).lower() for one in schema["fields"]}
 
     def added(self, statements: Statements, name: str, before: IcebergState) -> DataFrame:
         """The rows that were appended since."""
@@ -73,15 +83,29 @@ class DeltaState:
     def at(self) -> int | None:
         return self.table.version
 
+    @property
+    def columns(self) -> set[str]:
+        """The names of its columns in lower case."""
+        return {name.lower() for name in schemas.parse(self.table.schema_string).names}
+
     def added(self, statements: Statements, name: str, before: DeltaState) -> DataFrame:
         """The rows of files that have come since."""
         return read_files(statements.spark, self.table, self._not_in(before))
 
-    def figures(self, before: DeltaState | None) -> Figures:
-        """What the files that have come, and those that have gone, hold by their statistics."""
+    def figures(self, before: DeltaState | None, copied: int) -> Figures:
+        """What the files that have come, and those that have gone, hold by their statistics.
+
+        `copied` rows were only moved from one file to another: they are neither added nor removed.
+        """
         come = self.table.files if before is None else self._not_in(before)
         gone = () if before is None else before._not_in(self)
-        return Figures(rows=_rows(come), files=len(come), bytes=sum(one.size for one in come), removed_rows=_rows(gone))
+        return Figures(
+            rows=_rows(come) - copied,
+            files=len(come),
+            bytes=sum(one.size for one in come),
+            # Files of other writers need not have statistics.
+            removed_rows=max(0, _rows(gone) - copied),
+        )
 
     def _not_in(self, other: DeltaState) -> Sequence[Add]:
         known = {one.key for one in other.table.files}
@@ -91,16 +115,20 @@ class DeltaState:
 TableState: TypeAlias = IcebergState | DeltaState
 
 
-def table_state(tx: Transaction, name: str) -> TableState | None:
-    """A table as the transaction sees it now; None if there is none."""
-    try:
-        return IcebergState(tx.tables.load(name))
-    except NotFound:
-        pass
-    try:
-        return DeltaState(tx.delta.load(name))
-    except NotFound:
-        return None
+def table_state(tx: Transaction, name: str, *, delta_first: bool = False) -> TableState | None:
+    """Return a table as the transaction sees it now, or None. `delta_first`: it probably is a Delta table."""
+    for load in (_load_delta, _load_iceberg) if delta_first else (_load_iceberg, _load_delta):
+        with suppress(NotFound):
+            return load(tx, name)
+    return None
+
+
+def _load_iceberg(tx: Transaction, name: str) -> TableState:
+    return IcebergState(tx.tables.load(name))
+
+
+def _load_delta(tx: Transaction, name: str) -> TableState:
+    return DeltaState(tx.delta.load(name))
 
 
 def added_since(statements: Statements, name: str, before: TableState, after: TableState) -> DataFrame:
@@ -113,9 +141,10 @@ def added_since(statements: Statements, name: str, before: TableState, after: Ta
             return statements.table(name)
 
 
-def figures_since(before: TableState | None, after: TableState) -> Figures:
+def figures_since(before: TableState | None, after: TableState, copied: int = 0) -> Figures:
+    """What was added and removed. `copied`: rows of a Delta table that were only moved to another file."""
     if isinstance(after, DeltaState):
-        return after.figures(before if isinstance(before, DeltaState) else None)
+        return after.figures(before if isinstance(before, DeltaState) else None, copied)
     return after.figures(before if isinstance(before, IcebergState) else None)
 
 

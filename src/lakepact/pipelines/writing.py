@@ -23,13 +23,17 @@ def write(
     step: Step,
     frame: DataFrame,
     before: TableState | None,
+    columns: set[str],
     *,
     first: bool,
     replace_rows: bool = False,
-) -> None:
-    """Stage the rows. The first flow decides what becomes of the table, all others add to it; a table that is not
-    there (`before`: as the run has found it) is created as it was declared. With `replace_rows` the rows that are there
-    are deleted in the same transaction."""
+) -> set[str]:
+    """Stage the rows, and return the columns that the table has then.
+
+    The first flow decides what becomes of the table, all others add to it; a table that is not there (`before`: as the
+    stage has found it) is created as it was declared. `columns` are those that the table has now. With `replace_rows`
+    the rows that are there are deleted in the same transaction.
+    """
     dataset = step.dataset
     mode = dataset.mode if first else "append"
     table_format = _format(step, before)
@@ -44,17 +48,21 @@ def write(
             partitioned_by=dataset.partition_cols,
             properties={**comment, **dataset.properties},
             format=table_format,
+            loaded=before.table if isinstance(before, DeltaState) else None,
         )
-        return
+        return {name.lower() for name in frame.columns}
     if mode == "create_or_replace":
         # A Delta table keeps its columns. What it holds is computed anew, and its older versions stay.
         mode = "overwrite"
-    _add_columns(statements, step.name, frame, is_delta=is_delta)
+    staged = replace_rows or not first
+    staged |= _add_columns(statements, step.name, frame, columns, is_delta=is_delta)
     if replace_rows and mode != "overwrite" and not step.reads_itself:
         statements.delete(step.name, "true")
     keys = dataset.keys if mode == "merge" else ()
     # Checks have looked at all of the table: what others have added meanwhile they have not seen.
-    statements.write(frame, step.name, mode, keys=keys, format=table_format, exact=True)
+    loaded = before.table if isinstance(before, DeltaState) and not staged else None
+    statements.write(frame, step.name, mode, keys=keys, format=table_format, exact=True, loaded=loaded)
+    return columns | {name.lower() for name in frame.columns}
 
 
 def _format(step: Step, before: TableState | None) -> str:
@@ -72,17 +80,17 @@ def _format(step: Step, before: TableState | None) -> str:
     return found
 
 
-def _add_columns(statements: Statements, name: str, frame: DataFrame, *, is_delta: bool) -> None:
-    """Columns that the query has and the table has not. The query says what the table is; nothing is taken away."""
-    known = {field.name.lower() for field in statements.table(name).schema}
+def _add_columns(statements: Statements, name: str, frame: DataFrame, known: set[str], *, is_delta: bool) -> bool:
+    """Add the columns that the query has and the table has not; no column is removed. Return whether there are any."""
     new = [one for one in frame.schema if one.name.lower() not in known]
     if not new:
-        return
+        return False
     if is_delta:
-        statements.write(frame.where("false"), name, "append", options={MERGE_SCHEMA: True})
-        return
+        statements.write(frame.where("false"), name, "append", options={MERGE_SCHEMA: True}, format=_DELTA)
+        return True
     columns = ", ".join(f"{_quoted_part(one.name)} {one.dataType.simpleString()}" for one in new)
     statements.sql(f"ALTER TABLE {quoted(statements.catalog)}.{quoted(name)} ADD COLUMNS ({columns})")
+    return True
 
 
 def _quoted_part(name: str) -> str:

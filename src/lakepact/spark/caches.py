@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 
 from lakepact.client import Published
-from lakepact.spark.clones import has_cached_frames, loaded_catalogs
+from lakepact.spark.clones import has_cached_frames, invalidate_table, loaded_catalogs
 from lakepact.spark.names import quoted
 from lakepact.spark.settings import CatalogSettings
 
@@ -31,12 +31,17 @@ def refresh(spark: SparkSession, catalogs: Iterable[CatalogSettings], published:
         # One that was never used, or that remembers nothing, need not be asked.
         if catalog.name in loaded and (catalog.cached or frames):
             for one in published:
-                _refresh_table(spark, quoted((catalog.name, *one.identifier)))
+                _refresh_table(spark, catalog.name, one, frames=frames)
 
 
-def _refresh_table(spark: SparkSession, table: str) -> None:
+def _refresh_table(spark: SparkSession, catalog: str, published: Published, *, frames: bool) -> None:
+    table = quoted((catalog, *published.identifier))
     try:
-        spark.catalog.refreshTable(table)
+        if frames:
+            # It loads the table from the server, and drops the cached frames that read it.
+            spark.catalog.refreshTable(table)
+        else:
+            invalidate_table(spark, catalog, published.identifier)
     except Exception as error:
         # A view is nothing that Spark would remember, and refuses.
         _log.info("%s was not refreshed: %s", table, error)

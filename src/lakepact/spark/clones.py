@@ -19,8 +19,9 @@ from typing import Any, Final
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from lakepact.client import Identifier
 from lakepact.errors import InvalidSetting, LakepactError
-from lakepact.spark.settings import CatalogSettings
+from lakepact.spark.settings import PREFIX, CatalogSettings
 from lakepact.spark.views import TemporaryViews
 
 _making = threading.Lock()
@@ -33,7 +34,10 @@ _SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
 class Clone:
-    """`catalogs` are where they should be, the first of them current. `conf` holds for this clone alone."""
+    """`catalogs` are where they should be, the first of them current. `conf` holds for this clone alone.
+
+    The clone of a clone uses the catalogs of its parent, unless `conf` has settings of catalogs.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,14 @@ class Clone:
         settings = {key: value for catalog in catalogs for key, value in catalog.to_conf().items()}
         for key, value in {**settings, **(conf or {}), "spark.sql.defaultCatalog": self.catalog}.items():
             self.spark.conf.set(key, value)
-        self._catalogs = self._attached(catalogs)
+        changed = any(key.startswith(PREFIX) for key in conf or ())
+        if self._parent is None or changed:
+            self._catalogs = self._attached(catalogs)
+        else:
+            # The parent's catalogs are inside the same transaction, and the parent closes them.
+            self._catalogs = []
+            manager = java_session(source).sessionState().catalogManager()
+            _share_catalogs(manager, self._java.sessionState().catalogManager(), [one.name for one in catalogs])
 
     def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
         own = {key: self.own(value) if isinstance(value, DataFrame) else value for key, value in values.items()}
@@ -158,6 +169,31 @@ def loaded_catalogs(spark: SparkSession) -> list[str]:
     java, jvm = java_session(spark), spark._jvm
     names = java.sessionState().catalogManager().listCatalogs(jvm.scala.Option.empty())  # type: ignore[union-attr]
     return str(names.mkString("\n")).split("\n")
+
+
+def invalidate_table(spark: SparkSession, catalog: str, identifier: Identifier) -> None:
+    """Let a catalog that the session has used forget a table. No request is sent."""
+    java, jvm, gateway = java_session(spark), spark._jvm, spark.sparkContext._gateway
+    assert jvm is not None and gateway is not None
+    *levels, name = identifier
+    namespace = gateway.new_array(jvm.java.lang.String, len(levels))
+    for index, level in enumerate(levels):
+        namespace[index] = level
+    table = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, name)
+    java.sessionState().catalogManager().catalog(catalog).invalidateTable(table)
+
+
+def _share_catalogs(source: Any, target: Any, names: Sequence[str]) -> None:
+    """Let one Java session use the catalog objects of another one.
+
+    A catalog of its own would cost every stage a request, and connections that nobody else uses. Spark has no public
+    way to do this.
+    """
+    field = target.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    catalogs = field.get(target)
+    for name in names:
+        catalogs.put(name, source.catalog(name))
 
 
 def _wrapped(source: SparkSession, java: Any) -> SparkSession:

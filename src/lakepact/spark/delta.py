@@ -16,12 +16,15 @@ from lakepact.delta import schema as schemas
 from lakepact.delta.actions import Action, Add, Metadata, Remove
 from lakepact.delta.codec import parse_action
 from lakepact.delta.partitions import typed
+from lakepact.delta.stats import num_records
 from lakepact.errors import InvalidRequest
 from lakepact.spark.delta_files import FILE, read_files, write_files
 from lakepact.spark.writers import Write
 
 MERGE_SCHEMA: Final = "mergeSchema"
 """The option that lets a frame bring new columns, as Delta calls it."""
+
+_TIMES: Final = "lakepact_times"
 
 _COMMENT: Final = "comment"
 """The property that Spark keeps a table's comment in. Delta has a place of its own for it."""
@@ -34,12 +37,15 @@ class DeltaTarget:
     plain: Transaction
     spark: SparkSession
     name: Identifier
+    loaded: DeltaTable | None = None
+    """The table as the transaction sees it, with its files unless the write is blind. None: there is none."""
 
-    def read(self) -> DataFrame:
-        """The table as the transaction sees it."""
-        return read_files(self.spark, self.plain.delta.load(self.name))
+    @property
+    def table(self) -> DeltaTable:
+        assert self.loaded is not None, "only a table that is created is not there"
+        return self.loaded
 
-    def write(self, frame: DataFrame, wish: Write) -> None:
+    def write(self, frame: DataFrame, wish: Write) -> int:
         unknown = sorted(set(wish.options) - {MERGE_SCHEMA})
         if unknown:
             raise InvalidRequest(
@@ -47,15 +53,11 @@ class DeltaTarget:
             )
         if wish.mode in ("create", "create_or_replace"):
             self._create(frame, wish)
-            return
-        # Rows that are only added do not depend on those that are there: then only the columns are looked at.
-        blind = wish.mode == "append" and not wish.exact
-        table = self.plain.delta.load(self.name, files=not blind)
-        table, grown = self._fitted(table, frame, wish)
+            return 0
+        table, grown = self._fitted(self.table, frame, wish)
         schema = schemas.parse(table.schema_string)
         if wish.mode == "merge":
-            self._merge(table, frame, wish.keys)
-            return
+            return self._merge(table, frame, wish.keys)
         added = write_files(self.spark, _in_order(frame, schema), table, schema)
         match wish.mode:
             case "append":
@@ -65,14 +67,15 @@ class DeltaTarget:
             case _:
                 replaced = {_values(one, schema) for one in added}
                 gone = [one for one in table.files if _values(one, schema) in replaced]
-        version = None if blind and not grown else table.version
+        version = None if wish.is_blind and not grown else table.version
         self._commit(table, [*grown, *_removes(gone), *added], wish.mode.upper(), version)
+        return 0
 
-    def delete(self, where: str) -> None:
-        table = self.plain.delta.load(self.name)
+    def delete(self, where: str) -> int:
+        table = self.table
         condition = F.expr(where)
         rows = read_files(self.spark, table, with_file=True)
-        self._rewrite(table, rows.where(condition), ~F.coalesce(condition, F.lit(False)), None, "DELETE")
+        return self._rewrite(table, rows.where(condition), ~F.coalesce(condition, F.lit(False)), None, "DELETE")
 
     def _create(self, frame: DataFrame, wish: Write) -> None:
         columns = []
@@ -81,8 +84,8 @@ class DeltaTarget:
                 raise InvalidRequest(f"{shown(self.name)}: a Delta table is partitioned by columns, not by {one}")
             columns.append(one.strip("`"))
         schema = schemas.parse(frame.schema.json())
-        if wish.mode == "create_or_replace" and self.plain.delta.exists(self.name):
-            table = self.plain.delta.load(self.name)
+        if wish.mode == "create_or_replace" and self.loaded is not None:
+            table = self.loaded
             if table.schema_string != schemas.dump(schema) or table.partition_columns != tuple(columns):
                 raise InvalidRequest(
                     f"{shown(self.name)} is there with other columns. A Delta table keeps its columns: drop it first, "
@@ -116,7 +119,7 @@ class DeltaTarget:
         grown = replace(metadata, schema_string=text)
         return replace(table, metadata={**table.metadata, "schemaString": text}), [grown]
 
-    def _merge(self, table: DeltaTable, frame: DataFrame, keys: Sequence[str]) -> None:
+    def _merge(self, table: DeltaTable, frame: DataFrame, keys: Sequence[str]) -> int:
         """Rows whose keys are there are replaced, all others added. A null is a key like any other."""
         schema = schemas.parse(table.schema_string)
         absent = [name for name in schema.names if name not in frame.columns]
@@ -125,15 +128,18 @@ class DeltaTarget:
         # It is looked at several times, and must say the same each time: what is limited or sampled may not.
         frame = frame.localCheckpoint()
         wanted = frame.select(*(F.col(f"`{key}`").alias(f"lakepact_{number}") for number, key in enumerate(keys)))
-        twice = wanted.groupBy(*wanted.columns).count().where("count > 1").limit(1).collect()
-        if twice:
+        groups = wanted.groupBy(*wanted.columns).agg(F.count(F.lit(1)).alias(_TIMES))
+        [[most, source_rows]] = groups.agg(F.max(_TIMES), F.sum(_TIMES)).collect()
+        if (most or 0) > 1:
+            twice = groups.where(F.col(_TIMES) > 1).limit(1).collect()
             raise InvalidRequest(
                 f"two rows to merge into {shown(self.name)} have the same {', '.join(keys)}: {twice[0][:-1]}"
             )
         rows = read_files(self.spark, table, with_file=True)
         same = _all(rows[f"`{key}`"].eqNullSafe(wanted[f"lakepact_{number}"]) for number, key in enumerate(keys))
         touched = rows.join(wanted, same, "leftsemi")
-        self._rewrite(table, touched, None, (wanted, keys, frame), "MERGE")
+        written = self._rewrite(table, touched, None, (wanted, keys, frame), "MERGE")
+        return written - (source_rows or 0)
 
     def _rewrite(
         self,
@@ -142,8 +148,11 @@ class DeltaTarget:
         kept: Column | None,
         merged: tuple[DataFrame, Sequence[str], DataFrame] | None,
         operation: str,
-    ) -> None:
-        """Write the files anew that rows are taken from. Only those: most of a large table is left as it is."""
+    ) -> int:
+        """Write the files anew that rows are taken from. Only those: most of a large table is left as it is.
+
+        Returns how many rows were written.
+        """
         paths = {row[0] for row in touched.select(FILE).distinct().collect()}
         gone = [one for one in table.files if one.path in paths]
         schema = schemas.parse(table.schema_string)
@@ -155,10 +164,11 @@ class DeltaTarget:
             rows = rest.unionByName(_in_order(frame, schema))
         elif kept is not None:
             if not gone:
-                return
+                return 0
             rows = rows.where(kept)
         added = write_files(self.spark, rows, table, schema)
         self._commit(table, [*_removes(gone), *added], operation, table.version)
+        return sum(num_records(one.stats) or 0 for one in added)
 
     def _commit(self, table: DeltaTable, actions: Sequence[Action], operation: str, version: int | None) -> None:
         if actions:

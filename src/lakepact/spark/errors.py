@@ -21,7 +21,7 @@ from lakepact.errors import InvalidRequest, LakepactError
 
 _DEEPEST: Final = 20
 _OUTAGES: Final = ("java.net.ConnectException", "java.net.SocketException", "java.net.SocketTimeoutException")
-_OUTAGES_OF_THE_CLIENT: Final = (
+CLIENT_OUTAGES: Final = (
     "ConnectionClosedException",
     "ConnectTimeoutException",
     "HttpHostConnectException",
@@ -75,7 +75,7 @@ def is_outage(error: BaseException) -> bool:
     for _ in range(_DEEPEST):
         if seen is None:
             return False
-        if isinstance(seen, Unavailable | Unknown) or any(_is_outage(thrown) for thrown in _thrown(seen)):
+        if isinstance(seen, Unavailable | Unknown) or any(_is_outage(thrown) for thrown in java_exceptions(seen)):
             return True
         seen = seen.__cause__
     return False
@@ -84,7 +84,7 @@ def is_outage(error: BaseException) -> bool:
 def root_message(error: BaseException) -> str:
     """What is wrong, in one line: the innermost cause that Java or Python names."""
     innermost, kind = str(error), type(error).__name__
-    for thrown in _thrown(error):
+    for thrown in java_exceptions(error):
         message = str(thrown.getMessage() or "").strip()
         if message:
             innermost, kind = message, str(thrown.getClass().getSimpleName())
@@ -100,11 +100,11 @@ def root_message(error: BaseException) -> str:
 
 def _is_outage(thrown: Any) -> bool:
     kind = str(thrown.getClass().getName())
-    return kind in _OUTAGES or kind.rpartition(".")[2] in _OUTAGES_OF_THE_CLIENT
+    return kind in _OUTAGES or kind.rpartition(".")[2] in CLIENT_OUTAGES
 
 
 def _of_spark(error: BaseException) -> Conflict | None:
-    for thrown in _thrown(error):
+    for thrown in java_exceptions(error):
         kind, message = str(thrown.getClass().getName()), str(thrown.getMessage() or "")
         too_old = any(word in message for word in _TOO_OLD)
         if kind == _COMMIT_FAILED or (kind == _ALREADY_EXISTS and too_old):
@@ -113,7 +113,7 @@ def _of_spark(error: BaseException) -> Conflict | None:
     return None
 
 
-def _thrown(error: BaseException) -> Iterator[Any]:
+def java_exceptions(error: BaseException) -> Iterator[Any]:
     """What Java threw, and what caused it. PySpark keeps it in one of two places."""
     thrown = getattr(error, "java_exception", getattr(error, "_origin", None))
     for _ in range(_DEEPEST):

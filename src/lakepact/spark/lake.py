@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakepact.client
-from lakepact.client import Conflict, Lake, Name, Retry
+from lakepact.client import Lake, Name, NotFound, Unavailable
+from lakepact.client.outages import causes
+from lakepact.client.runs import run_in_transaction
 from lakepact.client.transactions import Isolation
 from lakepact.spark.caches import refresh
 from lakepact.spark.clones import Clone
 from lakepact.spark.delta_files import read_files
-from lakepact.spark.errors import conflict_in
-from lakepact.spark.names import full_name, plain_name
+from lakepact.spark.errors import TransactionUnfit, conflict_in, is_outage, java_exceptions
+from lakepact.spark.names import DeltaNames, full_name, plain_name
 from lakepact.spark.session import check_session
 from lakepact.spark.settings import (
     DEFAULT_CATALOG,
@@ -38,6 +41,14 @@ _COMMITTED: Final = "committed"
 # makes one transaction after another must not keep a connection for each of them.
 _KEPT: Final = 16
 _KEPT_S: Final = 600.0
+_REST_EXCEPTION: Final = "org.apache.iceberg.exceptions.RESTException"
+_COMMIT_UNKNOWN: Final = "org.apache.iceberg.exceptions.CommitStateUnknownException"
+_REST_ERRORS: Final = (
+    _REST_EXCEPTION,
+    _COMMIT_UNKNOWN,
+    "org.apache.iceberg.exceptions.ServiceUnavailableException",
+)
+"""Errors of Iceberg's REST client for a server that is away. It wraps every connection error in the first one."""
 
 
 def connect(
@@ -93,6 +104,9 @@ class SparkLake:
         self._outside: Clone | None = None
         self._ended: deque[tuple[float, Sequence[Clone]]] = deque()
 
+        self.delta_names = DeltaNames()
+        """Tables that were Delta tables when they were last used here."""
+
     @property
     def catalog(self) -> str:
         """The name that the lake has in SQL."""
@@ -111,9 +125,10 @@ class SparkLake:
             return spark.table(full_name(name, self.catalog, aliases))
         except AnalysisException:
             plain = plain_name(name, self.catalog, aliases)
-            if len(plain) < 2 or not self.plain.delta.exists(plain):
-                raise
-            return read_files(spark, self.plain.delta.load(plain))
+            if len(plain) > 1:
+                with suppress(NotFound):
+                    return read_files(spark, self.plain.delta.load(plain))
+            raise
 
     def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **values: Any) -> DataFrame:
         """A statement of its own, outside of any transaction, with the lake as the current catalog."""
@@ -129,17 +144,26 @@ class SparkLake:
         properties: Mapping[str, str] | None = None,
         source: Mapping[str, Any] | None = None,
         summary: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
         key: str | None = None,
     ) -> SparkTransaction:
         """A transaction over any number of tables, to be used with `with`: committed at the end, aborted on an error.
 
         `isolation` is `serializable` unless `snapshot` is asked for; `ttl` for how many seconds it may live without
         being renewed, which happens by itself; `properties` are kept with it; `source` goes into the receipts, and
-        `summary` into the snapshots of everything it writes. `key`, a UUIDv7, becomes its id.
+        `summary` into the snapshots of everything it writes. `conf` are settings of the session inside. `key`, a
+        UUIDv7, becomes its id.
         """
         plain = self.plain.transaction(ttl=ttl, isolation=isolation, properties=properties, key=key)
         return SparkTransaction(
-            plain, self.spark, self._catalogs, source=source, summary=summary, ended=self._transaction_ended
+            plain,
+            self.spark,
+            self._catalogs,
+            source=source,
+            summary=summary,
+            conf=conf,
+            delta_names=self.delta_names,
+            ended=self._transaction_ended,
         )
 
     def run(
@@ -153,31 +177,31 @@ class SparkLake:
         source: Mapping[str, Any] | None = None,
         summary: Mapping[str, str] | None = None,
     ) -> T:
-        """Do `work` in a transaction, and all of it again in a fresh one while somebody else is faster.
+        """Run `work` in a transaction, and again in a new one if another commit was faster or the server was away.
 
         What it does outside of the transaction happens once an attempt, so it had better do nothing there. Returns
-        what `work` returned in the attempt that was committed; after the last one the `Conflict` is raised. An
-        `Unknown` outcome is never repeated.
+        what `work` returned in the attempt that was committed; after the last one the `Conflict` is raised. A server
+        that does not answer is waited for up to a minute, five times at most, with a pause before each repetition. A
+        commit without an answer is then sent again, which is safe; `work` is repeated only if nothing was committed.
+        Raises `Unknown` if the server does not tell in that time.
+
+        Other changes are never repeated in doubt. `work` may change something outside of its transaction, such as with
+        `lake.plain.write` or `lake.sql`; if the outcome of that is unknown, the error is raised and `work` is not
+        repeated. A connection error in Java is an outage only if it came from Iceberg's REST client, or names this
+        server's host and port: connection errors of databases and storage are raised. If a write was sent with
+        `tx.spark` and not with `tx.sql` or `tx.write`, its connection error is raised as well, for it cannot be told
+        from a write outside of the transaction.
         """
-        if attempts < 1:
-            raise ValueError(f"attempts is 1 or more, not {attempts}")
-        retry = Retry(attempts, first_pause_s=0.05)
-        for attempt in range(1, attempts + 1):
-            transaction = self.transaction(
+        return run_in_transaction(
+            lambda: self.transaction(
                 isolation=isolation, ttl=ttl, properties=properties, source=source, summary=summary
-            )
-            try:
-                with transaction:
-                    result = work(transaction)
-                return result
-            except Exception as error:
-                conflict = conflict_in(error)
-                if conflict is None or transaction.outcome in (_COMMITTED, "unknown"):
-                    raise
-                if attempt == attempts:
-                    raise _given_up(conflict, attempts) from error
-            time.sleep(retry.pause_s(attempt, random.random()))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            ),
+            work,
+            attempts,
+            self.plain.outages(),
+            is_outage=lambda error, transaction: _is_lake_outage(error, self.plain.uri),
+            conflict_in=conflict_in,
+        )
 
     # --- its parts ---
 
@@ -235,10 +259,24 @@ def _free_name(spark: SparkSession, plain: Lake) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _given_up(conflict: Conflict, attempts: int) -> Conflict:
-    return Conflict(
-        f"gave up after {attempts} attempts, others were faster each time: {conflict}",
-        status=conflict.status,
-        server_type=conflict.server_type,
-        details=conflict.details,
+def _is_lake_outage(error: BaseException, uri: str) -> bool:
+    """Return whether the lake's server did not answer, and no change outside of the transaction is in doubt.
+
+    `is_outage` alone is also true for a database or a storage service that Spark could not connect to.
+    """
+    if not is_outage(error):
+        return False
+    chain = list(causes(error))
+    thrown = [one for cause in chain for one in java_exceptions(cause)]
+    if not thrown:
+        # The client's own error.
+        return True
+    server = urlsplit(uri).netloc
+    named = [(str(one.getClass().getName()), str(one.getMessage() or "")) for one in thrown]
+    if not any(kind in _REST_ERRORS or server in message for kind, message in named):
+        return False
+    # A statement of the transaction raises one of these. Any other write may have been outside of it.
+    in_transaction = any(isinstance(cause, Unavailable | TransactionUnfit) for cause in chain)
+    return in_transaction or not any(
+        kind == _COMMIT_UNKNOWN or (kind == _REST_EXCEPTION and "POST request" in message) for kind, message in named
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from lakepact.client import Identifier, Name
+
+_MOST_NAMES: Final = 10_000
 
 
 def quoted(parts: Identifier) -> str:
@@ -34,3 +37,24 @@ def full_name(name: Name, catalog: str, aliases: Collection[str] = ()) -> str:
     if isinstance(name, str) and len(parts) > 2 and parts[0] in {catalog, *aliases}:
         parts = parts[1:]
     return quoted((catalog, *parts))
+
+
+class DeltaNames:
+    """Names that were Delta tables when they were last used. Safe to share between threads.
+
+    A hint and no more: it decides in which format a table is looked for first.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[Identifier] = set()
+
+    def __contains__(self, name: Identifier) -> bool:
+        return name in self._names
+
+    def add(self, name: Identifier) -> None:
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names.add(name)
+
+    def discard(self, name: Identifier) -> None:
+        self._names.discard(name)

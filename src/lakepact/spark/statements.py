@@ -13,17 +13,19 @@ from typing import Any, Final, TypeVar
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from lakepact.client import Identifier, Name, Transaction, Unavailable
+from lakepact.client import DeltaTable, Identifier, Name, NotFound, Transaction, Unavailable
 from lakepact.errors import InvalidRequest, LakepactError
 from lakepact.spark.clones import Clone
 from lakepact.spark.delta import DeltaTarget
+from lakepact.spark.delta_files import read_files
 from lakepact.spark.errors import TransactionUnfit, UnsupportedFormat, conflict_in, is_outage, root_message
-from lakepact.spark.names import full_name, plain_name
+from lakepact.spark.names import DeltaNames, full_name, plain_name
 from lakepact.spark.writers import CREATING, IcebergTable, Mode, TableWriter, Write, check_format
 
 T = TypeVar("T")
 
 _SHOWN: Final = 200
+_DELTA: Final = "delta"
 
 
 class Fitness:
@@ -63,11 +65,22 @@ class Fitness:
 class Statements:
     """What a transaction, and each stage of it, can do."""
 
-    def __init__(self, plain: Transaction, clone: Clone | None, fitness: Fitness, aliases: Collection[str]) -> None:
+    def __init__(
+        self,
+        plain: Transaction,
+        clone: Clone | None,
+        fitness: Fitness,
+        aliases: Collection[str],
+        delta_names: DeltaNames,
+    ) -> None:
         self._plain = plain
         self._within = clone
         self._fitness = fitness
         self._aliases = aliases
+        self._delta_names = delta_names
+        self.copied_rows = 0
+        """Rows of Delta tables that merges and deletions here have copied from one file to another, unchanged.
+        Snapshots of Iceberg tables say so themselves."""
 
     @property
     def spark(self) -> SparkSession:
@@ -98,13 +111,25 @@ class Statements:
     def table(self, name: Name) -> DataFrame:
         """A table as the transaction sees it, with what is staged."""
         self._fitness.check()
-        try:
-            return self._clone.spark.table(self._full_name(name))
-        except AnalysisException:
-            delta = self._delta(name)
-            if delta is None:
-                raise
-            return delta.read()
+        plain = self._plain_name(name)
+        delta = self._delta_table(plain) if plain in self._delta_names else None
+        if delta is None:
+            try:
+                return self.spark_table(name)
+            except AnalysisException:
+                delta = self._delta_table(plain)
+                if delta is None:
+                    raise
+        return read_files(self._clone.spark, delta)
+
+    def spark_table(self, name: Name) -> DataFrame:
+        """A table or view that Spark itself can read: anything but a Delta table."""
+        self._fitness.check()
+        return self._clone.spark.table(self._full_name(name))
+
+    def is_delta(self, name: Name) -> bool:
+        """Whether this was a Delta table when it was last used. A hint: nobody is asked."""
+        return self._plain_name(name) in self._delta_names
 
     def write(
         self,
@@ -118,6 +143,7 @@ class Statements:
         options: Mapping[str, Any] | None = None,
         format: str | None = None,
         exact: bool = False,
+        loaded: DeltaTable | None = None,
     ) -> None:
         """Stage the rows of a frame.
 
@@ -131,6 +157,8 @@ class Statements:
         `properties` are of a table that is created, `options` those of the format's own writer. `format` is that of a
         table that is created, `iceberg` unless `delta` is said; one that is there has its own. Rows that are only added
         to a Delta table go on past what others add meanwhile; with `exact` that is a conflict, as everything else is.
+        `loaded` is a Delta table as this transaction has loaded it, with its files: it is not loaded again. If it was
+        changed since, that is a conflict.
         """
         check_format(format)
         wish = Write(
@@ -148,31 +176,67 @@ class Statements:
                 f"{name}: a stream never ends, and a transaction does. Write each batch: "
                 f"stream.writeStream.foreachBatch(lambda batch, number: …)"
             )
+        wanted = None if format is None else format.lower()
         self._fitness.guard(
-            f"{mode} {name}", lambda: self._writer(table, format, mode).write(self._clone.own(frame), wish)
+            f"{mode} {name}", lambda: self._change(table, wanted, wish, self._writing(frame, wish), loaded)
         )
 
     def delete(self, table: Name, where: str) -> None:
         """Delete the rows for which a condition is true, as SQL writes it."""
-        self._fitness.guard(f"delete from {table}", lambda: self._writer(table, None, "append").delete(where))
+        wish = Write(exact=True)
+        self._fitness.guard(
+            f"delete from {table}", lambda: self._change(table, None, wish, lambda writer: writer.delete(where))
+        )
 
-    def _writer(self, table: Name, format: str | None, mode: Mode) -> TableWriter:
-        there = self._delta(table)
-        wanted = (format or ("delta" if there is not None else "iceberg")).lower()
-        if wanted == "delta":
-            if there is None and mode not in CREATING:
-                raise UnsupportedFormat(f"{table} is no Delta table; leave format out, or create it with mode='create'")
-            return there or DeltaTarget(self._plain, self._clone.spark, self._plain_name(table))
-        if there is not None and mode not in CREATING:
-            raise UnsupportedFormat(f"{table} is a Delta table; leave format out")
-        return IcebergTable(self._clone.spark, self._full_name(table))
+    def _writing(self, frame: DataFrame, wish: Write) -> Callable[[TableWriter], int]:
+        own = self._clone.own(frame)
+        return lambda writer: writer.write(own, wish)
 
-    def _delta(self, table: Name) -> DeltaTarget | None:
-        """The Delta table of this name, if it is one."""
-        name = self._plain_name(table)
-        if len(name) < 2 or not self._plain.delta.exists(name):
+    def _change(
+        self,
+        table: Name,
+        format: str | None,
+        wish: Write,
+        change: Callable[[TableWriter], int],
+        loaded: DeltaTable | None = None,
+    ) -> None:
+        """Change a table by the writer of its format.
+
+        The server is asked for the format only if it is not given and the table may be created: Spark itself says that
+        there is no Iceberg table, before it stages anything.
+        """
+        name, creates = self._plain_name(table), wish.mode in CREATING
+        iceberg = IcebergTable(self._clone.spark, self._full_name(table))
+        ask = format == _DELTA or (format is None and (creates or name in self._delta_names))
+        delta = loaded
+        if delta is None and ask:
+            delta = self._delta_table(name, files=not wish.is_blind)
+        if delta is None and format == _DELTA and not creates:
+            raise UnsupportedFormat(f"{table} is no Delta table; leave format out, or create it with mode='create'")
+        if delta is None and format != _DELTA:
+            try:
+                change(iceberg)
+                return
+            except AnalysisException:
+                delta = None if creates else self._delta_table(name, files=not wish.is_blind)
+                if delta is None:
+                    raise
+            if format is not None:
+                raise UnsupportedFormat(f"{table} is a Delta table; leave format out")
+        self.copied_rows += change(DeltaTarget(self._plain, self._clone.spark, name, delta))
+        self._delta_names.add(name)
+
+    def _delta_table(self, name: Identifier, *, files: bool = True) -> DeltaTable | None:
+        """The Delta table of this name as the transaction sees it, if it is one."""
+        if len(name) < 2:
             return None
-        return DeltaTarget(self._plain, self._clone.spark, name)
+        try:
+            table = self._plain.delta.load(name, files=files)
+        except NotFound:
+            self._delta_names.discard(name)
+            return None
+        self._delta_names.add(name)
+        return table
 
     def _plain_name(self, name: Name) -> Identifier:
         return plain_name(name, self.catalog, self._aliases)

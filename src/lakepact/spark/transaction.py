@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from lakepact.client import Published, Transaction, TransactionInfo
 from lakepact.client.state import TransactionStates
 from lakepact.spark.clones import Clone
+from lakepact.spark.names import DeltaNames
 from lakepact.spark.settings import CatalogSettings
 from lakepact.spark.statements import Fitness, Statements
 
@@ -20,6 +21,7 @@ SUMMARY: Final = "spark.sql.iceberg.snapshot-property."
 TRANSACTION_ID: Final = "lakepact.transaction-id"
 
 _OPEN: Final = "open"
+_UNKNOWN: Final = "unknown"
 
 
 class Stage(Statements):
@@ -41,14 +43,19 @@ class SparkTransaction(Statements):
         *,
         source: Mapping[str, Any] | None = None,
         summary: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
+        delta_names: DeltaNames | None = None,
         ended: Callable[[SparkTransaction, Sequence[Clone]], None] | None = None,
     ) -> None:
-        super().__init__(plain, None, Fitness(plain.id), [catalog.name for catalog in catalogs])
+        aliases = [catalog.name for catalog in catalogs]
+        super().__init__(plain, None, Fitness(plain.id), aliases, delta_names or DeltaNames())
         self._user = spark
+        self._conf = dict(conf or {})
         self._source = {**_spark_source(spark), **(source or {})}
         self._summary = dict(summary or {})
         self._ended = ended
         self._stages: list[Clone] = []
+        self._handed_over = False
         self._outside = catalogs
 
     # --- what it is ---
@@ -95,7 +102,8 @@ class SparkTransaction(Statements):
         """Begin it, and renew it in the background until it ends. For programs that cannot use `with`."""
         self._plain.begin()
         try:
-            self._within = Clone(self._user, self._inside(), _in_summary({TRANSACTION_ID: self.id, **self._summary}))
+            summary = _in_summary({TRANSACTION_ID: self.id, **self._summary})
+            self._within = Clone(self._user, self._inside(), {**summary, **self._conf})
         except BaseException as error:
             self._plain.__exit__(type(error), error, error.__traceback__)
             raise
@@ -107,7 +115,7 @@ class SparkTransaction(Statements):
         self._fitness.check()
         clone = Clone(self._clone, self._inside(), {**_in_summary(summary or {}), **(conf or {})})
         self._stages.append(clone)
-        return Stage(self._plain, clone, self._fitness, self._aliases)
+        return Stage(self._plain, clone, self._fitness, self._aliases, self._delta_names)
 
     def commit(self, source: Mapping[str, Any] | None = None) -> tuple[Published, ...]:
         """Make everything visible at one instant, and return what was published. The block does this by itself.
@@ -123,6 +131,17 @@ class SparkTransaction(Statements):
             raise
         try:
             return self._plain.commit({**self._source, **(source or {})})
+        finally:
+            if self._plain.outcome != _OPEN:
+                self._finish()
+
+    def settle(self) -> tuple[Published, ...]:
+        """Send a commit whose outcome is `unknown` again, which is safe, and return what was published.
+
+        Raises what `settle` of the client's transaction raises: `Unknown` for as long as the server does not tell.
+        """
+        try:
+            return self._plain.settle()
         finally:
             if self._plain.outcome != _OPEN:
                 self._finish()
@@ -151,9 +170,18 @@ class SparkTransaction(Statements):
             self._finish()
 
     def _finish(self) -> None:
-        ended, self._ended = self._ended, None
-        if ended is not None and self._within is not None:
-            ended(self, [self._within, *self._stages])
+        ended = self._ended
+        if ended is None or self._within is None:
+            return
+        if self._handed_over and self._plain.outcome == _UNKNOWN:
+            # Reported before, and settled no further since.
+            return
+        clones = [] if self._handed_over else [self._within, *self._stages]
+        self._handed_over = True
+        if self._plain.outcome != _UNKNOWN:
+            # An unknown outcome may be settled later, and reported then.
+            self._ended = None
+        ended(self, clones)
 
     def _inside(self) -> list[CatalogSettings]:
         return [catalog.at(self._plain.warehouse) for catalog in self._outside]

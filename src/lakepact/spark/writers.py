@@ -55,6 +55,11 @@ class Write:
     exact: bool = False
     """Whether rows that are only added depend on the table as well: then others must not have added any."""
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the result does not depend on the rows of the table."""
+        return self.mode == "append" and not self.exact
+
     def check(self, table: str) -> None:
         if self.mode not in MODES:
             raise InvalidRequest(f"{table}: mode is {', '.join(MODES)}, not {self.mode!r}")
@@ -77,12 +82,15 @@ def check_format(table_format: str | None) -> None:
 class TableWriter(Protocol):
     """Writes one table of a transaction, in its format."""
 
-    def write(self, frame: DataFrame, wish: Write) -> None:
-        """Stage the rows of `frame`. On an error anything may have been staged."""
+    def write(self, frame: DataFrame, wish: Write) -> int:
+        """Stage the rows of `frame`. On an error anything may have been staged.
+
+        Returns how many rows were only copied to another file, as far as the table's metadata does not say so.
+        """
         ...
 
-    def delete(self, where: str) -> None:
-        """Stage the deletion of the rows for which this is true."""
+    def delete(self, where: str) -> int:
+        """Stage the deletion of the rows for which this is true. Returns the same."""
         ...
 
 
@@ -92,14 +100,15 @@ class IcebergTable:
     name: str
     """As SQL has it."""
 
-    def delete(self, where: str) -> None:
+    def delete(self, where: str) -> int:
         self.spark.sql(f"DELETE FROM {self.name} WHERE {where}")
+        return 0
 
-    def write(self, frame: DataFrame, wish: Write) -> None:
+    def write(self, frame: DataFrame, wish: Write) -> int:
         table = self.name
         if wish.mode == "merge":
             _merge(self.spark, frame, table, wish.keys)
-            return
+            return 0
         writer = frame.writeTo(table).options(**wish.options)
         match wish.mode:
             case "append":
@@ -115,6 +124,7 @@ class IcebergTable:
                 for name, value in wish.properties.items():
                     writer = writer.tableProperty(name, value)
                 writer.create() if wish.mode == "create" else writer.createOrReplace()
+        return 0
 
 
 def partition(wish: str | Column) -> Column:

@@ -20,12 +20,23 @@ from pyspark.sql import SparkSession
 
 from lakepact.pipelines.errors import InvalidPipeline
 from lakepact.pipelines.projects.checkpoints import CHECKPOINTS
+from lakepact.spark.errors import CLIENT_OUTAGES
 
 _PLUGIN: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
 _SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
 _CONFLICTS: Final = ("CommitFailedException", "keeps no older state", "no longer holds what transaction")
 """What an error says when somebody else was faster. Of an exception on the other side of Spark Connect only its text is
 left."""
+_OUTAGES: Final = (
+    # Iceberg's client raises this for every failure of a connection; the cause is not part of the text.
+    "RESTException: Error occurred while processing",
+    "Connection refused",
+    "Connection reset",
+    "SocketException",
+    "SocketTimeoutException",
+    *CLIENT_OUTAGES,
+)
+"""Parts of the text of an error that mean that the server did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,9 @@ class Order:
 class Outcome:
     error: str | None = None
     conflict: bool = False
+    outage: bool = False
+    """The server did not answer."""
+
     invalid: bool = False
     """The project cannot be run here at all."""
 
@@ -101,12 +115,17 @@ def _performed(order: Order) -> Outcome:
     except Exception as error:
         folders.remove(order.storage)
         text = _told(error)
-        return Outcome(
-            text, conflict=any(word in text for word in _CONFLICTS), invalid=isinstance(error, InvalidPipeline)
-        )
+        return failed(text, invalid=isinstance(error, InvalidPipeline))
     finally:
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
         spark.stop()
+
+
+def failed(text: str, *, invalid: bool = False) -> Outcome:
+    """The outcome for the text of an error."""
+    conflict = any(word in text for word in _CONFLICTS)
+    outage = not conflict and any(word in text for word in _OUTAGES)
+    return Outcome(text, conflict=conflict and not invalid, outage=outage and not invalid, invalid=invalid)
 
 
 def _started(conf: dict[str, str]) -> SparkSession:

@@ -3,12 +3,14 @@
     begun ── the project has run in it ── checkpoints and run id written ── committed
       ╰────────────────╰───────────────────────────╰── aborted: nothing was ever visible
 
-What holds for declared pipelines holds here: all tables or none, the same run id once, again when others were faster.
+What holds for declared pipelines holds here: all tables or none, the same run id once, again when others were faster or
+the server was away for up to a minute.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import subprocess
@@ -20,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from lakepact.client import Conflict, Lake, LoadedTable, NotFound, Transaction
+from lakepact.client import Conflict, Lake, LoadedTable, NotFound, Transaction, Unavailable, Unknown
 from lakepact.client.machine import Retry
 from lakepact.client.names import Identifier, shown
 from lakepact.pipelines.errors import InvalidPipeline, StageFailed
@@ -32,6 +34,8 @@ from lakepact.pipelines.results import RunResult, StageResult, State, source_of
 from lakepact.pipelines.tables import IcebergState
 from lakepact.spark.settings import catalog_settings, conf, merged
 from lakepact.spark.transaction import SUMMARY, TRANSACTION_ID
+
+_log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 3
 _DRIVER: Final = "lakepact.pipelines.projects.driver"
@@ -72,19 +76,25 @@ class ProjectRun:
 
     def run(self) -> RunResult:
         began = time.perf_counter()
-        retry = Retry(ATTEMPTS, first_pause_s=0.1)
-        for attempt in range(1, ATTEMPTS + 1):
-            known = self._lake.state.get(self._runs)
-            if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
-                return self._already(earlier, time.perf_counter() - began, attempt)
+        retry, outages = Retry(ATTEMPTS, first_pause_s=0.1), self._lake.outages()
+        attempt = 1
+        while True:
             try:
+                known = self._lake.state.get(self._runs)
+                if known is not None and (earlier := Progress.from_json(known.value).transaction_of(self._wish.run_id)):
+                    return self._already(earlier, time.perf_counter() - began, attempt)
                 result = self._attempt()
                 return replace(result, seconds=time.perf_counter() - began, attempts=attempt)
             except Conflict:
-                if attempt == ATTEMPTS:
+                if attempt >= ATTEMPTS:
                     raise
-                time.sleep(retry.pause_s(attempt, random.random()))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            except (Unavailable, Unknown) as error:
+                # Nothing of it is committed, or it is under this run id, which the next attempt finds.
+                if not outages.wait():
+                    raise
+                _log.warning("the run of %s is repeated after an outage: %s", self._project.name, error)
+            time.sleep(retry.pause_s(attempt, random.random()))
+            attempt += 1
 
     def _attempt(self) -> RunResult:
         wish, project = self._wish, self._project
@@ -96,11 +106,11 @@ class ProjectRun:
             if earlier is not None:
                 tx.abort()
                 return self._already(earlier, 0.0, 1)
-            if not tx.namespaces.exists(project.database):
-                tx.namespaces.create(project.database, exist_ok=True)
+            tx.namespaces.create(project.database, exist_ok=True)
             generations = Generations.from_json(checkpoints.value)
             outcome = self._beside(self._order(tx, generations, told))
-            self._given_up.append(generation(project.storage, tx.id))
+            own = generation(project.storage, tx.id)
+            self._given_up.append(own)
             _raise_failed(outcome, project)
             stages = self._stages(tx)
             result = RunResult(project.name, wish.run_id, State.DRY_RUN, None, 0.0, 1, stages)
@@ -110,7 +120,13 @@ class ProjectRun:
             if outcome.streams:
                 tx.state.put(self._checkpoints, generations.after(tx.id), revision=checkpoints.revision)
             tx.state.put(self._runs, progress.after(wish.run_id, tx.id, {}).to_json(), revision=runs.revision)
-            tx.commit(source_of(project.name, wish.run_id, (), None, tuple(stage.name for stage in stages)))
+            # A commit without an answer may have been applied: then its checkpoints are needed.
+            self._given_up.remove(own)
+            try:
+                tx.commit(source_of(project.name, wish.run_id, (), None, tuple(stage.name for stage in stages)))
+            except (Conflict, Unavailable):
+                self._given_up.append(own)
+                raise
         return replace(result, state=State.COMMITTED, transaction_id=tx.id)
 
     def _already(self, transaction_id: str, seconds: float, attempt: int) -> RunResult:
@@ -198,6 +214,8 @@ def _raise_failed(outcome: Outcome, project: Project) -> None:
         return
     if outcome.invalid:
         raise InvalidPipeline(f"{project.file}: {outcome.error}")
+    if outcome.outage:
+        raise Unavailable(f"the server did not answer while {project.name} ran: {outcome.error}")
     if outcome.conflict:
         raise Conflict(outcome.error, status=409, server_type="CommitFailedException")
     raise StageFailed(project.name, outcome.error)
