@@ -20,16 +20,16 @@ def doctor(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check settings, store, warehouses, clocks, credentials, the identity provider and ports, and say what to do.
+    """Check settings, store, warehouses, the metadata of tables, clocks, credentials, the identity provider and ports.
 
-    Java and Spark are checked where PySpark is installed.
+    Says what to do about each finding. Java and Spark are checked where PySpark is installed.
     """
     try:
         settings = Settings.load(store=store)
     except InvalidSetting as error:
         found = [bad("settings", str(error), "Correct them; nothing else can be looked at before.")]
     else:
-        found = asyncio.run(everything(settings, writes=not read_only))
+        found = asyncio.run(everything(settings, writes=not read_only, progress=lambda line: say(line, err=True)))
     well = not any(one.verdict is Verdict.FAIL for one in found)
     if json:
         print_json({"well": well, "findings": found})
@@ -43,4 +43,4 @@ def doctor(
 
 
 def _row(finding: Finding) -> tuple[str, str, str]:
-    return finding.verdict, finding.subject, finding.found
+    return finding.verdict, finding.subject, finding.detail

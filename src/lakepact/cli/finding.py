@@ -1,4 +1,4 @@
-"""What `lakepact doctor` finds: a subject, a verdict, and what to do."""
+"""A finding of `lakepact doctor`: a subject, a verdict, the detail, and what to do."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Verdict(StrEnum):
 class Finding:
     subject: str
     verdict: Verdict
-    found: str
+    detail: str
     do: str = ""
     """What to do about it."""
 
 
-def good(subject: str, found: str) -> Finding:
-    return Finding(subject, Verdict.OK, found)
+def good(subject: str, detail: str) -> Finding:
+    return Finding(subject, Verdict.OK, detail)
 
 
-def odd(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.WARN, found, do)
+def odd(subject: str, detail: str, do: str) -> Finding:
+    return Finding(subject, Verdict.WARN, detail, do)
 
 
-def bad(subject: str, found: str, do: str) -> Finding:
-    return Finding(subject, Verdict.FAIL, found, do)
+def bad(subject: str, detail: str, do: str) -> Finding:
+    return Finding(subject, Verdict.FAIL, detail, do)
 
 
 def compared_clock(subject: str, ahead_s: float) -> Finding:

@@ -58,12 +58,12 @@ def lazy_group(
 
 def _loaded(name: str, target: str) -> Any:
     module, _, attribute = target.partition(":")
-    found = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute)
-    if isinstance(found, typer.Typer):
-        command: Any = typer.main.get_command(found)
+    command_or_group = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute)
+    if isinstance(command_or_group, typer.Typer):
+        command: Any = typer.main.get_command(command_or_group)
     else:
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        alone.command(name)(found)
+        alone.command(name)(command_or_group)
         command = typer.main.get_command(alone)
     command.name = name
     return command

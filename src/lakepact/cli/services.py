@@ -37,8 +37,8 @@ async def _limits(session: Any) -> tuple[int, int]:
         "SELECT name, setting FROM pg_settings "
         "WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')"
     )
-    found = {row["name"]: int(row["setting"]) for row in rows}
-    return found.pop("max_connections"), sum(found.values())
+    limits = {row["name"]: int(row["setting"]) for row in rows}
+    return limits.pop("max_connections"), sum(limits.values())
 
 
 def connection_limit(workers: int, connections: int, most: int, reserved: int) -> Finding:
@@ -80,7 +80,7 @@ async def identity_provider(settings: Settings) -> AsyncIterator[Finding]:
         yield bad(
             subject,
             f"{issuer}: {error}",
-            "Check oidc_issuer and oidc_jwks_url, and the way there from this machine: nobody can log in without it.",
+            "Check oidc_issuer and oidc_jwks_url, and that this machine can reach them: users cannot log in otherwise.",
         )
         return
     if not keys:

@@ -23,8 +23,8 @@ from lakepact.settings import Settings
 
 TICK_S = 0.1
 KILL_EVERY_S = (0.5, 1.1)
-START_WITHIN_S = 30.0
-STOP_WITHIN_S = 30.0
+START_WITHIN_S = 120.0
+STOP_WITHIN_S = 120.0
 
 
 @dataclass(slots=True)
