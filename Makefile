@@ -67,7 +67,7 @@ proto: setup
 suites = $(patsubst %,tests/interop/test_%.py,$(1))
 WITH_ONE_SPARK := $(call suites,audit_spark authentication java_transaction overlay_engines spark spark_conflicts)
 WITH_THEIR_OWN := $(call suites,projections) tests/acceptance/test_ui_browser.py $(call suites,pipelines pipeline_reads pipeline_kills \
-	spark_transactions spark_credentials spark_delta delta_log_spark pipeline_guides mirrors orphans fold_against_java \
+	spark_transactions spark_requests spark_credentials spark_delta delta_log_spark pipeline_guides mirrors orphans fold_against_java \
 	pipeline_projects pipeline_positions pipeline_command spark_tls)
 
 pytest: setup

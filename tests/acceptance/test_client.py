@@ -298,12 +298,15 @@ def test_a_cut_is_never_torn_and_two_loads_are(lake: Lake, space: str) -> None:
 
     lake.commit([setting(space, "a", 0), setting(space, "b", 0)])
     done = threading.Event()
-    cuts, seen = 0, set()
+    cuts = 0
+    seen: set[str | None] = set()
 
     def write() -> None:
         try:
-            for number in range(1, 151):
+            for number in range(1, 10_000):
                 lake.commit([setting(space, "a", number), setting(space, "b", number)])
+                if number >= 150 and len(seen) > 1 and cuts > 1:
+                    break
         finally:
             done.set()
 

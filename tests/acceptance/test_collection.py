@@ -265,30 +265,51 @@ def test_the_command_says_what_would_go_and_why(
     assert runner.invoke(app, ["undrop", f"{space}.back"]).exit_code == 2
 
 
-def test_killed_at_any_point_it_goes_on_and_takes_nothing_else(lake: Lake, folder: Path, space: str) -> None:
+DIES = """
+import os
+import signal
+import sys
+
+left = int(os.environ["DIES_AT_REMOVAL"])
+
+
+def count(event, arguments):
+    global left
+    if event == "os.remove" and str(arguments[0]).startswith(os.environ["DIES_BELOW"]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(count)
+"""
+
+
+def test_killed_at_any_point_it_goes_on_and_takes_nothing_else(
+    lake: Lake, folder: Path, space: str, tmp_path: Path
+) -> None:
     doomed = [make(lake, space, f"doomed{number}", 1, 2).location() for number in range(6)]
     make(lake, space, "kept", 1, 2)
     for number in range(6):
         lake.tables.drop((space, f"doomed{number}"), purge=True)
-    environment = {**os.environ, "LAKEPACT_DATA": str(folder / "data"), "LAKEPACT_DROP_RETENTION_S": "0"}
-    kills = 0
-    for lines in (1, 4, 9, 14, 1, 3, 10**9):
-        process = subprocess.Popen(
+    (tmp_path / "sitecustomize.py").write_text(DIES)
+    environment = {
+        **os.environ,
+        "LAKEPACT_DATA": str(folder / "data"),
+        "LAKEPACT_DROP_RETENTION_S": "0",
+        "PYTHONPATH": str(tmp_path),
+        "DIES_BELOW": str(folder / "data" / "warehouse"),
+    }
+    # Right before so many files are removed; the last one lives.
+    for removals in (1, 4, 9, 14, 1, 3, 10**9):
+        ended = subprocess.run(
             [sys.executable, "-m", "lakepact", "gc", "--class", "dropped"],
-            env=environment,
+            env={**environment, "DIES_AT_REMOVAL": str(removals)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            text=True,
         )
-        assert process.stderr is not None
-        for number, _ in enumerate(process.stderr, 1):
-            if number == lines:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-                break
-        process.stderr.close()
-        process.wait()
-    assert kills >= 4
-    assert process.returncode == 0
+        assert ended.returncode == (-signal.SIGKILL if removals < 10**9 else 0), ended.stderr
     assert [files_below(location) for location in doomed] == [set()] * 6
     assert not [one for one in lake.tables.dropped() if one.identifier[0] == space]
     assert ids(lake, space, "kept") == [1, 2]

@@ -6,8 +6,10 @@ import asyncio
 import importlib.util
 import json
 import re
+import shlex
 import socket
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,8 +20,9 @@ import pytest
 from typer.testing import CliRunner
 
 import lakepact
-from lakepact.cli import app
+from lakepact.cli import app, checkup
 from lakepact.cli.checkup import readers, shared
+from lakepact.cli.finding import Verdict
 from lakepact.cli.services import connection_limit
 from lakepact.client.errors import Unavailable
 from lakepact.kernel.identity import uuid7
@@ -27,7 +30,7 @@ from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Transaction, Write
 from lakepact.runtime import SystemClock
 from lakepact.settings import Place, Settings
-from lakepact.stores import open_store
+from lakepact.stores import open_blobs, open_store
 from tests.support import s3_guarded
 from tests.support.issuer import running_issuer
 from tests.support.postgres import LazyPostgres
@@ -36,6 +39,7 @@ from tests.support.s3_strict import S3Server
 from tests.support.server import running_server
 from tests.support.somebody import folder_for_all, somebody
 from tests.support.stores import BUCKET, s3_place
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +123,7 @@ def test_a_store_that_everybody_may_read_is_found(kind: str) -> None:
 def test_where_there_is_no_store_it_says_so_and_makes_none(tmp_path: Path, options: list[str]) -> None:
     found = findings(0, *options)
     assert found["store"]["verdict"] == found["warehouse main"]["verdict"] == "warn"
-    assert f"there is no store at {tmp_path}/lakepact-data/lakepact.db" in found["store"]["found"]
+    assert f"there is no store at {tmp_path}/lakepact-data/lakepact.db" in found["store"]["detail"]
     assert "where it runs" in found["store"]["do"]
     assert "store: commit" not in found
     assert list(tmp_path.iterdir()) == []
@@ -145,7 +149,7 @@ def test_an_empty_file_is_no_store_and_stays_one(tmp_path: Path) -> None:
     file.touch()
     found = findings(0)
     assert found["store"]["verdict"] == "warn"
-    assert "an empty file" in found["store"]["found"]
+    assert "an empty file" in found["store"]["detail"]
     ended = CliRunner().invoke(app, ["tokens", "list"])
     assert (ended.exit_code, "there is no store at" in ended.output) == (2, True)
     assert file.stat().st_size == 0
@@ -157,7 +161,7 @@ def test_a_damaged_store_is_to_be_restored_and_not_to_be_made_writable(tmp_path:
     (tmp_path / "lakepact-data").mkdir()
     (tmp_path / "lakepact-data" / "lakepact.db").write_text("no database, but a text that somebody has put here")
     found = findings(1)["store"]
-    assert "damaged or no SQLite database" in found["found"]
+    assert "damaged or no SQLite database" in found["detail"]
     assert "restore a backup" in found["do"] and "may write" not in found["do"]
 
 
@@ -184,7 +188,7 @@ def test_a_store_of_somebody_else_is_refused_with_who_may_not(
     assert ended.exit_code == 2, ended.output
     assert ended.stderr.startswith("error: store-unsuitable: ")
     assert says in ended.stderr and "Run this as the user who runs the server" in ended.stderr
-    assert says in found["found"]
+    assert says in found["detail"]
 
 
 def test_a_store_that_nobody_lets_us_make_is_refused_with_who_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +221,71 @@ def test_a_server_whose_folder_was_moved_says_so_when_it_begins_and_when_a_table
         lake.tables.create("sales.orders", schema)
     (tmp_path / "before" / "data").rename(tmp_path / "moved")
     with running_server(tmp_path / "after", "--data", str(tmp_path / "moved")) as server:
+        server.log_end()
         [line] = [one for one in server.lines() if "lies outside of its warehouse" in one.get("event", "")]
         assert (line["warehouse"], line["level"]) == ("main", "error") and "before/data" in line["table"]
         with lakepact.connect(server.url) as lake, pytest.raises(Unavailable, match="Set them as they were"):
             lake.tables.load("sales.orders")
+
+
+def test_tables_without_readable_metadata_are_listed_with_the_command_that_repairs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
+    options = ("--store", f"sqlite:////{str(tmp_path).lstrip('/')}/data/lakepact.db", "--read-only")
+    settings = {"LAKEPACT_WAREHOUSE": f"file://{tmp_path}/data/warehouse"}
+    with (
+        running_server(tmp_path) as server,
+        lakepact.connect(server.url) as lake,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        lake.namespaces.create("db")
+        locations = {
+            name: lake.tables.create(f"db.{name}", schema).metadata_location
+            for name in ("whole", "missing", "damaged", "changed", *(f"t{number:02}" for number in range(20)))
+        }
+        before = findings(0, *options)
+        assert "24 tables and views were read" in before["metadata of main"]["detail"]
+        assert before["metadata of main"]["verdict"] == "ok"
+        update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+        path = "/v1/main/namespaces/db/tables/changed"
+        headers = {"Content-Type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{server.url}{path}", orjson.dumps(update), headers)
+        ) as sent:
+            changed = orjson.loads(sent.read())["metadata-location"]
+        for name in ("missing", "changed"):
+            location = changed if name == "changed" else locations[name]
+            Path(location.removeprefix("file://")).unlink()
+        Path(locations["damaged"].removeprefix("file://")).write_text("{")
+
+        found = findings(0, *options)
+        assert "24 tables and views were read, 3 of them cannot be loaded" in found["metadata of main"]["detail"]
+        listed = {subject: one for subject, one in found.items() if subject.startswith("table main: ")}
+        assert set(listed) == {f"table main: db.{name}" for name in ("missing", "damaged", "changed")}
+        assert "is not in the warehouse" in listed["table main: db.missing"]["detail"]
+        assert "is damaged" in listed["table main: db.damaged"]["detail"]
+
+        # The commands can be typed as they are.
+        monkeypatch.setenv("LAKEPACT_URI", server.url)
+        for finding in listed.values():
+            command = shlex.split(finding["do"].partition(": lakepact ")[2])
+            ended = CliRunner().invoke(app, command)
+            assert ended.exit_code == 0, (command, ended.output)
+        assert findings(0, *options)["metadata of main"]["verdict"] == "ok"
+        assert lake.tables.load("db.changed").metadata_location == locations["changed"]
+        remaining = {name for namespace, name in lake.tables.list("db")}
+        assert "changed" in remaining and not {"missing", "damaged"} & remaining
+
+        for number in range(20):
+            Path(locations[f"t{number:02}"].removeprefix("file://")).unlink()
+        Path(locations["whole"].removeprefix("file://")).unlink()
+        found = findings(0, *options)
+        assert "21 of them cannot be loaded" in found["metadata of main"]["detail"]
+        assert "The first 20" in found["metadata of main"]["do"]
+        assert len([one for one in found if one.startswith("table main: ")]) == 20
 
 
 def test_a_shared_store_with_the_files_of_one_machine_is_odd() -> None:
@@ -232,7 +297,7 @@ def test_a_shared_store_with_the_files_of_one_machine_is_odd() -> None:
 
 def test_wrong_settings_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEPACT_LEASE_S", "soon")
-    assert "lease_s" in findings(1)["settings"]["found"]
+    assert "lease_s" in findings(1)["settings"]["detail"]
 
 
 def test_a_store_that_cannot_be_reached_and_a_warehouse_that_cannot_be_written(
@@ -251,7 +316,7 @@ def test_a_warehouse_that_overwrites_is_found(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("LAKEPACT_WAREHOUSE_OPTIONS", orjson.dumps(place.options).decode())
         assert findings(0)["warehouse main"]["verdict"] == "ok"
         server.ignored_conditions.add("if-none-match")
-        assert "conditions are ignored" in findings(1)["warehouse main"]["found"]
+        assert "conditions are ignored" in findings(1)["warehouse main"]["detail"]
 
 
 def test_a_clock_that_is_far_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,6 +337,27 @@ def test_a_clock_that_is_far_off_is_found(monkeypatch: pytest.MonkeyPatch) -> No
             assert findings(int(verdict == "fail"))["clock: warehouse main"]["verdict"] == verdict
 
 
+def test_a_slow_write_is_no_difference_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowClock(SystemClock):
+        """A minute passes between the beginning of the write and its end: the second and the third reading."""
+
+        readings = 0
+
+        def now_ms(self) -> int:
+            self.readings += 1
+            return super().now_ms() - (60_000 if self.readings <= 2 else 0)
+
+    async def verdicts() -> dict[str, Verdict]:
+        blobs = await open_blobs("memory://")
+        try:
+            return {one.subject: one.verdict async for one in checkup._tried_out("warehouse", "here", blobs)}
+        finally:
+            await blobs.close()
+
+    monkeypatch.setattr(checkup, "_clock", SlowClock())
+    assert asyncio.run(verdicts())["clock: warehouse"] is Verdict.OK
+
+
 @contextmanager
 def somebody_listening() -> Iterator[int]:
     with socket.socket() as bound:
@@ -286,7 +372,14 @@ def test_a_port_in_use_is_found_unless_it_is_ours(tmp_path: Path, monkeypatch: p
         assert "--port" in findings(1)["port"]["do"]
     with running_server(tmp_path / "server") as server:
         monkeypatch.setenv("LAKEPACT_PORT", server.url.rpartition(":")[2])
-        assert "a Lakepact server" in findings(0)["port"]["found"]
+
+        def is_recognised() -> bool:
+            """Return whether the server has answered within the few seconds that doctor waits for it."""
+            ended = CliRunner().invoke(app, ["doctor", "--json"])
+            found = {one["subject"]: one for one in json.loads(ended.stdout)["findings"]}
+            return ended.exit_code == 0 and "a Lakepact server" in found["port"]["detail"]
+
+        wait_until(is_recognised, "the server is not recognised")
 
 
 def test_credentials_for_clients_are_tried(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,13 +387,13 @@ def test_credentials_for_clients_are_tried(guard: Guard, monkeypatch: pytest.Mon
     monkeypatch.setenv("LAKEPACT_WAREHOUSE", f"s3://{guard.bucket}/doctor")
     monkeypatch.setenv("LAKEPACT_WAREHOUSE_OPTIONS", orjson.dumps(guard.options()).decode())
     monkeypatch.setenv("LAKEPACT_WAREHOUSE_CREDENTIALS", orjson.dumps(given).decode())
-    assert "was made" in findings(0)["credentials main"]["found"]
+    assert "was made" in findings(0)["credentials main"]["detail"]
     guard.sts_status = 403
     try:
         found = findings(1)["credentials main"]
     finally:
         guard.sts_status = 200
-    assert "AccessDenied" in found["found"] and "storage-credentials.md" in found["do"]
+    assert "AccessDenied" in found["detail"] and "storage-credentials.md" in found["do"]
 
 
 def test_the_wrong_java_and_no_java_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,14 +404,14 @@ def test_the_wrong_java_and_no_java_are_found(tmp_path: Path, monkeypatch: pytes
     java = home / "bin" / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
-    assert "11.0.2" in findings(0)["java"]["found"]
+    assert "11.0.2" in findings(0)["java"]["detail"]
 
 
 def test_a_connector_for_another_spark_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spark" / "jars").mkdir(parents=True)
     (tmp_path / "spark" / "jars" / "iceberg-spark-runtime-3.5_2.12-1.7.0.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    assert "Spark 3.5" in findings(1)["spark: jars"]["found"]
+    assert "Spark 3.5" in findings(1)["spark: jars"]["detail"]
 
 
 # --- services ---
@@ -334,12 +427,12 @@ def test_an_identity_provider_that_answers_with_keys_is_well(monkeypatch: pytest
     make_a_store()
     with running_issuer() as issuer:
         with_oidc(monkeypatch, issuer.url)
-        assert findings(0)["identity provider"]["found"] == f"{issuer.url} answers, with 3 keys"
+        assert findings(0)["identity provider"]["detail"] == f"{issuer.url} answers, with 3 keys"
         issuer.published = []
         assert findings(1)["identity provider"]["verdict"] == "fail"
         issuer.down = True
         found = findings(1)["identity provider"]
-        assert issuer.url in found["found"] and "oidc_issuer" in found["do"]
+        assert issuer.url in found["detail"] and "oidc_issuer" in found["do"]
     assert "identity provider" not in findings_without_oidc(monkeypatch)
 
 
@@ -357,7 +450,7 @@ def test_connections_of_two_servers_must_fit_into_what_postgres_allows(
 ) -> None:
     found = connection_limit(workers, connections, most, 3)
     assert (found.verdict, advised in found.do) == (verdict, True)
-    assert f"= {workers * connections} for each server" in found.found
+    assert f"= {workers * connections} for each server" in found.detail
 
 
 def test_the_settings_in_the_guide_to_production_fit_the_default_of_postgres(root: Path) -> None:
@@ -371,7 +464,7 @@ def test_the_connections_that_postgres_allows_are_compared(postgres: LazyPostgre
     url = postgres.url() + "&connections=4"
     found = findings(0, "--store", url)
     assert found["store: connections"]["verdict"] == found["clock: store"]["verdict"] == "ok"
-    assert "1 workers x 4 connections = 4 for each server" in found["store: connections"]["found"]
+    assert "1 workers x 4 connections = 4 for each server" in found["store: connections"]["detail"]
 
 
 def test_where_there_is_no_pyspark_neither_java_nor_spark_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

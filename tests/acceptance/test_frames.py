@@ -40,8 +40,8 @@ def space(lake: Lake, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def rows(found: Any) -> list[dict[str, Any]]:
-    return sorted(found.to_pylist(), key=lambda row: int(row["id"]))
+def rows(table: Any) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: int(row["id"]))
 
 
 EXPECTED = ARROW.to_pylist()

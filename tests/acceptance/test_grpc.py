@@ -115,6 +115,7 @@ def test_the_example_in_the_docs_runs(root: Path, tmp_path: Path) -> None:
         result = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         assert result.stdout.splitlines()[-1] == "applied: daily and orders, at one instant"
+        server.log_end()
         logged = [line for line in server.lines() if line.get("operation") == "grpcCommitTransaction"]
         assert [line["status"] for line in logged] == ["OK"]
         assert logged[0]["transaction_id"]

@@ -16,6 +16,7 @@ from typing import Final
 
 import lakepact
 from lakepact.settings import Settings
+from tests.support.ports import reserved_port
 from tests.support.server import running_server
 from tests.support.waiting import PATIENCE_S
 
@@ -91,9 +92,7 @@ def test_a_server_whose_port_is_taken_says_so_in_the_quickstart(root: Path, tmp_
 
 
 def follow_the_quickstart(root: Path, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    page = quickstart(root, port)
+    page = quickstart(root, reserved_port())
     folder = tmp_path / "quickstart"
     folder.mkdir()
     found = list(steps(page, folder))

@@ -112,7 +112,11 @@ def test_with_no_options_it_serves_from_a_data_folder_and_says_how_to_try_it(tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_the_request_under_way_finish_and_nothing_new_begin(tmp_path: Path, number: int) -> None:
+def test_a_signal_lets_the_request_under_way_finish_and_nothing_new_begin(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The test holds a request open.
+    monkeypatch.setenv("LAKEPACT_REQUEST_DEADLINE_S", "600")
     with serving(tmp_path) as server, server.connect() as slow, server.connect() as idle:
         idle.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
         seen = b""
@@ -229,12 +233,16 @@ def test_several_workers_serve_and_one_scrape_sees_them_all(tmp_path: Path) -> N
             return len(processes) == 2
 
         eventually(both_have_answered)
+        # A process counts a request when it has been answered.
+        eventually(lambda: counted(server) == float(asked))
         assert {counted(server) for _ in range(10)} == {float(asked)}
         assert server.stop() == 0
 
 
 def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as server:
+        # Their lines may be written after the server has answered.
+        eventually(lambda: len(workers_of(server)) == 2)
         victim, other = workers_of(server)
         os.kill(victim, signal.SIGKILL)
         eventually(lambda: len(workers_of(server)) == 3)
@@ -246,6 +254,7 @@ def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
 
 def test_workers_end_when_their_supervisor_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as server:
+        eventually(lambda: len(workers_of(server)) == 2)
         workers = workers_of(server)
         server.process.kill()
         server.process.wait()

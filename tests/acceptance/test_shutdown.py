@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import http.client
+import os
 import signal
 import socket
 import threading
@@ -20,10 +21,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S, wait_until
 
-WITHIN_S = 60.0
+WITHIN_S = PATIENCE_S
 LONG = {"LAKEPACT_LAME_DUCK_S": "300"}
 """Longer than any test: what ends it is a second signal."""
+
+SLOW = {"LAKEPACT_REQUEST_DEADLINE_S": "600"}
+"""For tests that hold a request open."""
 
 
 def connection_to(server: Server) -> http.client.HTTPConnection:
@@ -61,21 +66,71 @@ def refuses_connections(server: Server) -> bool:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_lame_duck_serves_everything_and_says_that_it_is_leaving(tmp_path: Path, workers: str) -> None:
     with running_server(tmp_path, "--workers", workers, env=LONG) as server:
-        kept = connection_to(server)
-        kept.request("GET", "/livez")
-        first = kept.getresponse()
+        keep_alive = connection_to(server)
+        keep_alive.request("GET", "/livez")
+        first = keep_alive.getresponse()
         first.read()
         assert first.getheader("connection") is None
         server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: ask(server, "/readyz") == (503, "close"))
+        # Every process: which of them answers is not known.
+        eventually(lambda: _stop_requests(server) == int(workers))
+        assert ask(server, "/readyz") == (503, "close")
         # The connection from before is served once more, and told to close.
-        kept.request("GET", "/v1/config")
-        second = kept.getresponse()
+        keep_alive.request("GET", "/v1/config")
+        second = keep_alive.getresponse()
         assert (second.status, second.getheader("connection")) == (200, "close")
         for _ in range(10):
             assert ask(server, "/v1/config") == (200, "close")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(WITHIN_S) == 0
+
+
+def test_a_worker_that_could_not_handle_the_first_signal_gets_the_second_one_too(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--workers", "2", env=LONG) as server:
+        paused, _ = _both_workers(server)
+        os.kill(paused, signal.SIGSTOP)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: _stop_requests(server) == 1)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: _stop_requests(server) == 2)
+        os.kill(paused, signal.SIGCONT)
+        assert server.process.wait(WITHIN_S) == 0
+
+
+def test_a_further_signal_after_the_end_of_a_worker_reaches_the_others(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--workers", "2", env=LONG) as server:
+        ended, paused = sorted(_both_workers(server))
+        os.kill(paused, signal.SIGSTOP)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: _stop_requests(server) == 1)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: not Path(f"/proc/{ended}").exists())
+        server.process.send_signal(signal.SIGTERM)
+        os.kill(paused, signal.SIGCONT)
+        assert server.process.wait(WITHIN_S) == 0
+        assert "the server has stopped" in server.told()
+
+
+def _both_workers(server: Server) -> list[int]:
+    """Return the process ids. Their lines may be written after the server has answered."""
+
+    def serving() -> list[int]:
+        return [line["pid"] for line in server.lines() if line["event"] == "a worker serves"]
+
+    return wait_until(lambda: found if len(found := serving()) == 2 else None, server.told) or []
+
+
+def _stop_requests(server: Server) -> int:
+    return sum(line["event"] == "the process is asked to stop" for line in server.lines())
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_lame_duck_phase_ends_by_itself_and_not_before_its_time(tmp_path: Path, workers: str) -> None:
+    with running_server(tmp_path, "--workers", workers, env={"LAKEPACT_LAME_DUCK_S": "2"}) as server:
+        began_s = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(WITHIN_S) == 0
+        assert time.monotonic() - began_s >= 2
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -87,7 +142,7 @@ def test_ctrl_c_has_no_lame_duck_phase(tmp_path: Path, workers: str) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_while_requests_are_drained_new_connections_are_refused_and_do_not_hang(tmp_path: Path, workers: str) -> None:
-    with running_server(tmp_path, "--workers", workers) as server:
+    with running_server(tmp_path, "--workers", workers, env=SLOW) as server:
         parts = urlsplit(server.url)
         address = parts.hostname or "", parts.port or 0
         with socket.create_connection(address, timeout=WITHIN_S) as slow:
@@ -113,7 +168,7 @@ def open_requests(server: Server) -> float:
 
 
 def test_a_connection_whose_request_is_on_its_way_is_served_during_a_stop(tmp_path: Path) -> None:
-    with running_server(tmp_path) as server:
+    with running_server(tmp_path, env=SLOW) as server:
         parts = urlsplit(server.url)
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=WITHIN_S) as half:
             half.sendall(b"GET /livez HTTP/1.1\r\nhost: ")
@@ -127,7 +182,7 @@ def test_a_connection_whose_request_is_on_its_way_is_served_during_a_stop(tmp_pa
 
 
 def test_a_further_signal_does_not_wait_for_requests(tmp_path: Path) -> None:
-    with running_server(tmp_path, env={"LAKEPACT_REQUEST_DEADLINE_S": "600"}) as server:
+    with running_server(tmp_path, env=SLOW) as server:
         parts = urlsplit(server.url)
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=WITHIN_S) as slow:
             slow.sendall(b"POST /v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
@@ -192,6 +247,8 @@ def test_grpc_calls_during_a_stop_are_answered_or_unavailable_and_never_cancelle
                 assert set(codes) == {grpc.StatusCode.OK}
                 server.process.send_signal(signal.SIGTERM)
                 assert server.process.wait(WITHIN_S) == 0
+                # A client that was just answered has yet to notice.
+                eventually(lambda: codes[grpc.StatusCode.UNAVAILABLE] > 0)
             finally:
                 gone.set()
                 for one in clients:
@@ -200,7 +257,7 @@ def test_grpc_calls_during_a_stop_are_answered_or_unavailable_and_never_cancelle
 
 
 def test_a_grpc_call_after_the_lame_duck_phase_is_refused_with_a_reason(tmp_path: Path) -> None:
-    with running_server(tmp_path, "--grpc-port", "0") as server:
+    with running_server(tmp_path, "--grpc-port", "0", env=SLOW) as server:
         with grpc.insecure_channel(grpc_address(server)) as channel:
             stub = transactions_pb2_grpc.TransactionsStub(channel)
             stub.BeginTransaction(pb.BeginTransactionRequest(), timeout=WITHIN_S)

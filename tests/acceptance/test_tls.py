@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import lakepact
 from lakepact.cli import app
 from lakepact.cli.checkup import ports
-from lakepact.cli.finding import Verdict
+from lakepact.cli.finding import Finding, Verdict
 from lakepact.client import Retry, Unavailable
 from lakepact.errors import InvalidSetting
 from lakepact.settings import Settings
@@ -34,7 +34,7 @@ from tests.support.certificates import loopback_certificate
 from tests.support.duckdb_iceberg import EXTENSIONS, extension_path
 from tests.support.server import Server, running_server
 from tests.support.tokens import create_token
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 _ONCE = Retry(attempts=1, deadline_s=20.0)
 
@@ -179,10 +179,16 @@ def test_grpc_speaks_tls_with_the_same_certificate(tls: Tls, authority: Path) ->
 
 def test_the_doctor_finds_the_certificate_and_the_server_behind_it(tls: Tls) -> None:
     given = {"port": tls.port, "tls_cert": str(tls.certificate)}
-    found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.key)))}
+
+    def recognised() -> dict[str, Finding] | None:
+        """Return the findings, unless the server did not answer within the few seconds that doctor waits for it."""
+        found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.key)))}
+        return found if "is ready" in found["port"].detail else None
+
+    found = wait_until(recognised, "the server is not recognised") or {}
     assert {one.subject for one in found.values() if one.verdict is not Verdict.OK} == {"certificate"}
     assert found["certificate"].verdict is Verdict.WARN and "Renew it in time" in found["certificate"].do
-    assert "a Lakepact server" in found["port"].found and "is ready" in found["port"].found
+    assert "a Lakepact server" in found["port"].detail and "is ready" in found["port"].detail
     found = {one.subject: one for one in ports(Settings.load(**given, tls_key=str(tls.certificate)))}
     assert found["certificate"].verdict is Verdict.FAIL
 
@@ -192,7 +198,7 @@ def test_the_doctor_says_in_time_that_a_certificate_ends(days: float, verdict: V
     certificate, key = loopback_certificate(tmp_path, days=days)
     found = {one.subject: one for one in ports(Settings.load(port=0, tls_cert=str(certificate), tls_key=str(key)))}
     assert found["certificate"].verdict is verdict, found
-    assert "good until 20" in found["certificate"].found
+    assert "good until 20" in found["certificate"].detail
 
 
 def test_cookies_of_the_web_page_are_for_https_alone(tls: Tls, authority: Path) -> None:

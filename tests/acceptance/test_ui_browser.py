@@ -204,18 +204,18 @@ def test_everything_can_be_done_without_javascript(shown: Shown, browser: Any) -
     page.get_by_role("main").get_by_role("link", name="sales").click()
     page.get_by_role("main").get_by_role("link", name="orders").click()
     page.get_by_role("link", name="Timeline", exact=True).click()
-    assert page.get_by_text("v90").is_visible()
+    page.get_by_text("v90").wait_for()
     page.get_by_role("link", name="Next page").click()
-    assert page.get_by_text("v40", exact=True).is_visible()
+    page.get_by_text("v40", exact=True).wait_for()
     page.get_by_role("searchbox").fill("fact")
     page.get_by_role("searchbox").press("Enter")
     page.get_by_role("link", name="shop.fact_sales").click()
     page.get_by_role("link", name="Lineage").click()
     page.get_by_role("link", name="shop.daily_revenue").click()
-    assert page.url.endswith("/shop/daily_revenue/lineage")
+    page.wait_for_url("**/shop/daily_revenue/lineage")
     page.get_by_role("link", name="Pipelines", exact=True).click()
     page.get_by_role("link", name="2026-01-15", exact=True).click()
-    assert page.get_by_text("90421").is_visible()
+    page.get_by_text("90421").wait_for()
     context.close()
 
 
@@ -226,12 +226,15 @@ def test_a_transaction_is_renewed_and_aborted_from_its_page(shown: Shown, browse
     page = context.new_page()
     page.goto(f"{shown.server.url}/ui/transactions/main/{transaction_id}")
     page.get_by_label("Let it live for").select_option("1 hour")
-    page.get_by_role("button", name="Renew").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Renew").click()
     assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["expires-at"] > before
-    page.get_by_role("button", name="Abort").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Abort").click()
     assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["state"] == "open"
-    page.get_by_role("button", name="Abort the transaction").click()
-    assert page.get_by_text("aborted").first.is_visible()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Abort the transaction").click()
+    page.get_by_text("aborted").first.wait_for()
     assert shown.lake.done("GET", f"/main/transactions/{transaction_id}")["state"] == "aborted"
     context.close()
 
@@ -244,7 +247,7 @@ def test_a_keyboard_is_enough(shown: Shown, browser: Any) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.locator("#main:focus").wait_for()
     for _ in range(60):
         page.keyboard.press("Tab")
         focused = page.evaluate(
@@ -272,15 +275,17 @@ def test_a_server_that_asks_lets_people_in_with_a_token(tmp_path: Path, browser:
         keep(page, "login-phone")
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Log in").click()
-        assert page.get_by_text("That did not work").is_visible()
+        page.get_by_text("That did not work").wait_for()
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url("**/ui/transactions/main")
         page.get_by_role("link", name="ada").click()
+        page.get_by_role("button", name="Log out").wait_for()
         assert not findings(page, axe())
-        page.get_by_role("button", name="Log out").click()
+        with page.expect_navigation():
+            page.get_by_role("button", name="Log out").click()
         page.goto(f"{server.url}/ui")
-        assert page.get_by_label("Token").is_visible()
+        page.get_by_label("Token").wait_for()
         context.close()
 
 

@@ -13,13 +13,16 @@ import pytest
 
 from lakepact.server.watchdog import EXIT_CODE
 from tests.support.server import Server, running_server
+from tests.support.waiting import PATIENCE_S
 
-WITHIN_S = 120.0
+WITHIN_S = PATIENCE_S
 BOUND_S = "5"
 
 WAITING = "import time; time.sleep(3600)"
 COMPUTING = "import re; re.match('(a*)*b', 'a' * 64)"
 """It holds the interpreter lock: no other thread of Python runs."""
+
+HOLDING_THE_LOG = "from lakepact.server import logs; logs._writer._lock.acquire(); import time; time.sleep(3600)"
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -58,6 +61,14 @@ def test_a_single_process_that_hangs_ends_itself_and_logs_where(tmp_path: Path) 
     assert "in freeze" in line["stack"]
 
 
+def test_a_process_that_hangs_with_a_lock_of_the_log_ends_itself_too(tmp_path: Path) -> None:
+    with running_server(tmp_path, env=with_freeze(tmp_path, HOLDING_THE_LOG)) as server:
+        server.process.send_signal(signal.SIGUSR2)
+        assert server.process.wait(WITHIN_S) == EXIT_CODE
+        [line] = [line for line in server.lines() if "the event loop did not run for too long" in line["event"]]
+    assert "in freeze" in line["stack"]
+
+
 def test_native_code_that_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
     with running_server(tmp_path, env=with_freeze(tmp_path, COMPUTING)) as server:
         server.process.send_signal(signal.SIGUSR2)
@@ -68,6 +79,8 @@ def test_native_code_that_holds_the_interpreter_is_ended_too(tmp_path: Path) -> 
 @pytest.mark.parametrize("freeze", [signal.SIGSTOP, signal.SIGUSR2])
 def test_a_worker_that_hangs_is_replaced(tmp_path: Path, freeze: int) -> None:
     with running_server(tmp_path, "--workers", "2", env=with_freeze(tmp_path, WAITING)) as server:
+        # Their lines may be written after the server has answered.
+        eventually(lambda: len(workers_of(server)) == 2)
         victim, other = workers_of(server)
         os.kill(victim, freeze)
         eventually(lambda: len(workers_of(server)) == 3)

@@ -94,7 +94,7 @@ class ExpectedTable:
 
 
 class SoakClient:
-    """Works on three tables of its own and knows what they must hold."""
+    """Works on three tables that no other worker uses, and knows what they must hold."""
 
     def __init__(self, number: int, endpoints: Endpoints, results: Results) -> None:
         self.namespace = f"c{number}"

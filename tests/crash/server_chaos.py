@@ -24,10 +24,13 @@ from urllib.parse import urlsplit
 from lakepact.kernel.identity import TransactionId
 from tests.crash.server_tables import NAMESPACE, adding, creation, named, new_key, snapshot_id, snapshots_of, tables_of
 from tests.support.server import running_server
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 TABLES: Final = 6
 CLIENTS: Final = 4
+KINDS: Final = ("commit", "commit-many", "commit-to-head", "create", "rename", "property")
+"""The kinds of changes that every run makes."""
+
 _ROOT: Final = f"/v1/main/namespaces/{NAMESPACE}"
 
 
@@ -77,8 +80,10 @@ class Chaos:
                     self._over.wait(0.1 + chance.random() * 1.2)
                     kill()
                 self.killed += 1
-            self._over.set()
             with self._serving():
+                # On a slow machine little was answered between the kills.
+                wait_until(lambda: self.failures or self._has_every_answer(), "not every kind of request was answered")
+                self._over.set()
                 for thread in threads:
                     thread.join(PATIENCE_S)
         finally:
@@ -90,6 +95,12 @@ class Chaos:
 
     def _serving(self) -> _Serving:
         return _Serving(self)
+
+    def _has_every_answer(self) -> bool:
+        """Return whether each kind of change was made at least once, and one was refused."""
+        with self._lock:
+            made = {one.what for one in self.sent if one.status < 300}
+            return set(KINDS) <= made and any(one.status >= 400 for one in self.sent)
 
     def _guarded(self, play: Callable[[random.Random], None], chance: random.Random) -> None:
         try:

@@ -13,8 +13,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import asyncpg
 import pytest
 
 from lakepact.kernel.identity import uuid7
@@ -25,6 +26,7 @@ from tests.crash.proxy import KillingProxy
 from tests.crash.scenario import ACTS, SETTINGS, Job, audit, seed
 from tests.support.postgres import running_postgres
 from tests.support.stores import place_for
+from tests.support.waiting import wait_until_async
 
 ROOT = Path(__file__).parents[2]
 LONG = bool(os.environ.get("LAKEPACT_LONG"))
@@ -110,13 +112,29 @@ class TrappedSite:
 class ProxiedSite:
     """A proxy between the victim and its database counts what the victim sends, and kills it."""
 
-    def __init__(self, victims: Victims, proxy: KillingProxy, direct_url: str) -> None:
+    def __init__(self, victims: Victims, proxy: KillingProxy, direct_url: str, observer: Any) -> None:
         self.url = direct_url
         self.options: Mapping[str, str] = {}
         self._victims = victims
         self._proxy = proxy
+        self._observer = observer
 
     async def run(self, act: str, job: Job, at: int) -> int | None:
+        before = await self._sessions()
+        ended = await self._run(act, job, at)
+
+        async def has_no_session() -> bool:
+            return not await self._sessions() - before
+
+        # The database may still execute the last message of the victim: nobody reads before it is done with that.
+        await wait_until_async(has_no_session, "a session of the victim does not end")
+        return ended
+
+    async def _sessions(self) -> set[int]:
+        rows = await self._observer.fetch("SELECT pid FROM pg_stat_activity WHERE application_name = 'lakepact'")
+        return {row[0] for row in rows}
+
+    async def _run(self, act: str, job: Job, at: int) -> int | None:
         self._proxy.disarm()
         pid = await self._victims.begin({"url": self._proxy.url, "options": {}}, act, job, "proxy", 0)
         self._proxy.arm(pid, at)
@@ -147,8 +165,10 @@ async def s3_site(folder: Path) -> AsyncIterator[Site]:
 @asynccontextmanager
 async def postgres_site(_folder: Path) -> AsyncIterator[Site]:
     with running_postgres() as url:
+        observer = await asyncpg.connect(url)
         async with KillingProxy.between(url) as proxy, Victims.running() as victims:
-            yield ProxiedSite(victims, proxy, url)
+            yield ProxiedSite(victims, proxy, url, observer)
+        await observer.close()
 
 
 SITES = {"sqlite": sqlite_site, "postgres": postgres_site, "file": files_site, "s3": s3_site}

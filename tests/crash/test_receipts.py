@@ -41,8 +41,10 @@ def test_killed_right_after_a_commit_no_receipt_is_missing_once_a_server_runs_ag
     warehouse = tmp_path / "data" / "warehouse"
     with STORES[store](tmp_path) as url:
         options = () if url is None else ("--store", url)
+        # Before the server begins: its upkeep would make the folder.
+        warehouse.mkdir(parents=True)
+        (warehouse / "_catalog").write_bytes(b"in the way")
         with running_server(tmp_path, *options, env=OFTEN) as server:
-            (warehouse / "_catalog").write_bytes(b"in the way")
             expected = _commit(server)
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()

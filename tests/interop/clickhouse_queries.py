@@ -1,4 +1,4 @@
-"""Runs queries in ClickHouse as a library, in a process of its own, and prints what came of each as JSON.
+"""Runs queries in ClickHouse as a library, in a separate process, and prints the result of each as JSON.
 
 python clickhouse_queries.py <query> …
 """

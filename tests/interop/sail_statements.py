@@ -1,4 +1,4 @@
-"""Runs SQL statements in Sail against a catalog, in a process of its own. Prints the rows of the last one as JSON.
+"""Runs SQL statements in Sail against a catalog, in a separate process. Prints the rows of the last one as JSON.
 
 python sail_statements.py <catalog uri> <warehouse> <statement> …
 """

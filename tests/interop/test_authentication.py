@@ -1,12 +1,14 @@
-"""Spark, PyIceberg and DuckDB as they are, against a server that asks who they are: with a token, with a credential,
-and for longer than a token lives."""
+"""Unmodified Spark, Iceberg's Java client, PyIceberg and DuckDB against a server with authentication: with a token,
+with a credential, and for longer than a token lives."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +26,7 @@ from tests.support.server import Server, running_server
 from tests.support.spark import Lake, refused
 from tests.support.tokens import ApiToken, create_token
 from tests.support.waiting import PATIENCE_S
+from tests.support.witness import Witness, running_witness
 
 LIVES_S = 3
 """How long an access token lives here: short enough to see it refreshed."""
@@ -40,6 +43,7 @@ class World:
         return f"{self.server.url}/v1/oauth/tokens"
 
     def lines(self) -> list[dict[str, Any]]:
+        self.server.log_end()
         return [line for line in self.server.lines() if "status" in line]
 
     def given_out(self) -> int:
@@ -164,6 +168,95 @@ def test_spark_works_with_a_token_and_a_credential_and_refreshes_by_itself(world
     for name in ("by_nothing", "by_wrong"):
         with refused("NotAuthorizedException"):
             lake.sql(f"SELECT * FROM {name}.db.spark")
+
+
+CLIENT_CREDENTIALS = "client_credentials"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+@contextmanager
+def java_catalog(lake: Lake, url: str, **options: str) -> Iterator[Any]:
+    """A catalog of Iceberg's Java REST client; options in its words, with `_` for `-`."""
+    jvm: Any = lake.spark._jvm
+    catalog = jvm.org.apache.iceberg.rest.RESTCatalog()
+    named = {option.replace("_", "-"): value for option, value in options.items()}
+    catalog.initialize("java", {"uri": url, "warehouse": "main", **named})
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def namespaces(catalog: Any) -> list[str]:
+    return [one.toString() for one in catalog.listNamespaces()]
+
+
+def grants(witness: Witness, scheme: str = "") -> list[str]:
+    """Return the grant types of the requests that got a token and whose Authorization header begins like this.
+
+    A busy machine may be late with a refresh. The token has expired by then: that is the only refusal here.
+    """
+    requests = witness.posts("/v1/oauth/tokens")
+    refusals = [one.json()["error_description"] for one in requests if one.status != 200]
+    assert all("expired" in text for text in refusals), refusals
+    return [
+        dict(parse_qsl(one.body.decode()))["grant_type"]
+        for one in requests
+        if one.status == 200 and (one.authorization or "").startswith(scheme)
+    ]
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["default-uri", "explicit-uri"])
+def test_java_client_exchanges_the_token_of_its_credential_before_it_expires(
+    world: World, lake: Lake, explicit: bool
+) -> None:
+    with running_witness(world.server.url) as witness:
+        uri = {"oauth2_server_uri": f"{witness.url}/v1/oauth/tokens"} if explicit else {}
+        with java_catalog(lake, witness.url, credential=world.token.credential, **uri) as catalog:
+            until_recognised(lambda: namespaces(catalog))
+            # Two exchanges: of the token that the credential got, and of the token that the first exchange got.
+            eventually(lambda: grants(witness).count(EXCHANGE) >= 2)
+            until_recognised(lambda: namespaces(catalog))
+        assert grants(witness)[0] == CLIENT_CREDENTIALS
+
+
+def test_java_client_renews_by_its_credential_if_the_exchange_is_switched_off(world: World, lake: Lake) -> None:
+    options = {"credential": world.token.credential, "token_exchange_enabled": "false"}
+    with running_witness(world.server.url) as witness, java_catalog(lake, witness.url, **options) as catalog:
+        before = len(grants(witness))
+        eventually(lambda: len(grants(witness)) >= before + 2)
+        assert set(grants(witness)) == {CLIENT_CREDENTIALS}
+        until_recognised(lambda: namespaces(catalog))
+
+
+def test_java_client_exchanges_an_api_token_for_an_access_token(world: World, lake: Lake) -> None:
+    options = {"token": world.token.text, "token_expires_in_ms": "1000"}
+    with running_witness(world.server.url) as witness, java_catalog(lake, witness.url, **options):
+        eventually(lambda: EXCHANGE in grants(witness, "Bearer "))
+        assert CLIENT_CREDENTIALS not in grants(witness)
+
+
+def test_java_client_whose_token_has_expired_exchanges_it_with_its_credential(world: World, lake: Lake) -> None:
+    options = {"credential": world.token.credential}
+    with running_witness(world.server.url) as witness, java_catalog(lake, witness.url, **options) as catalog:
+        # The client learns nothing of its next tokens, until the last one that it knows has expired.
+        witness.lose_answers("/v1/oauth/tokens", told=503, times=4)
+        eventually(lambda: EXCHANGE in grants(witness, "Basic "))
+        until_recognised(lambda: namespaces(catalog))
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["default-uri", "explicit-uri"])
+def test_java_client_with_a_credential_works_on_a_server_without_authentication(lake: Lake, explicit: bool) -> None:
+    with running_witness(lake.server.url) as witness:
+        uri = {"oauth2_server_uri": f"{witness.url}/v1/oauth/tokens"} if explicit else {}
+        with java_catalog(lake, witness.url, credential="any:thing", **uri) as catalog:
+            namespaces(catalog)
+        assert set(grants(witness)) == {CLIENT_CREDENTIALS}
+
+
+def test_java_client_with_a_wrong_credential_is_refused(world: World, lake: Lake) -> None:
+    with refused("NotAuthorizedException", "invalid_client"), java_catalog(lake, world.server.url, credential="a:b"):
+        pass
 
 
 def test_our_own_client_refreshes_a_credential_and_a_token_in_a_file(

@@ -14,7 +14,6 @@ from tests.support.duckdb_iceberg import EXTENSIONS, connect, extension_path
 from tests.support.live_tables import (
     Scanned,
     catalog_at,
-    log_end,
     requests,
     scan_live_tables,
     scanned_after_refusals,
@@ -157,7 +156,7 @@ def test_a_transaction_over_several_tables_is_one_commit(
     lake: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection, server: Server, schema: str
 ) -> None:
     _two_tables(lake, schema)
-    start = log_end(server)
+    start = server.log_end()
     lake.execute("BEGIN")
     lake.execute(f"INSERT INTO lake.{schema}.a VALUES (1)")
     lake.execute(f"INSERT INTO lake.{schema}.b VALUES (1)")
@@ -189,7 +188,7 @@ def test_a_conflict_in_the_middle_leaves_nothing_behind(
 ) -> None:
     """Whichever of the two tables has moved, neither shows anything of the transaction. PyIceberg is the witness."""
     _two_tables(lake, schema)
-    start = log_end(server)
+    start = server.log_end()
     lake.execute("BEGIN")
     lake.execute(f"INSERT INTO lake.{schema}.a VALUES (1)")
     lake.execute(f"INSERT INTO lake.{schema}.b VALUES (1)")

@@ -28,7 +28,7 @@ from lakepact.delta.schema import dump
 from tests.support.duckdb_iceberg import connect, extension_path
 from tests.support.live_tables import catalog_at
 from tests.support.server import Server, running_server
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 IDS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 BOTH = {"LAKEPACT_MIRRORS": '["delta_log","duckdb"]'}
@@ -114,6 +114,14 @@ def mirror(server: Server, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def bring_into_step(server: Server) -> None:
+    """Run the command until every mirror is in step.
+
+    The server mirrors too. The command leaves alone what the server is at, and then reports it.
+    """
+    wait_until(lambda: mirror(server, "run", "--once") == {"behind": []}, lambda: str(mirror(server, "status")))
+
+
 def viewed(server: Server, query: str) -> list[tuple[Any, ...]]:
     path = server.folder / "data" / "warehouse" / "_mirrors" / "lakepact.duckdb"
     # Python's DuckDB keeps a database that is open under its name: this one is replaced while others look at it.
@@ -137,7 +145,7 @@ def test_a_mirrored_table_is_read_alike_by_everybody(server: Server) -> None:
         values = {"day": f"2026-01-{number + 1:02}", "kind": None if number % 3 == 0 else f"a:b {number}%"}
         commit(server, {"events": [added(folder, pa.table({"id": [number], "v": [f"v{number}"]}), values)]})
         expected.append((number, f"v{number}", values["day"], values["kind"]))
-    assert mirror(server, "run", "--once") == {"behind": []}
+    bring_into_step(server)
 
     read = DeltaTable(str(folder)).to_pyarrow_table()
     by_delta_rs = sorted((row["id"], row["v"], str(row["day"]), row["kind"]) for row in read.to_pylist())
@@ -154,7 +162,7 @@ def test_a_mirrored_table_is_read_alike_by_everybody(server: Server) -> None:
 
 def test_a_foreign_writer_is_refused_by_the_protocol(server: Server) -> None:
     folder = create(server, "guarded", IDS)
-    mirror(server, "run", "--once")
+    bring_into_step(server)
     with pytest.raises(Exception, match=r"(?i)feature|writer"):
         write_deltalake(str(folder), pa.table({"id": [1], "v": ["x"]}, IDS), mode="append")
     assert DeltaTable(str(folder)).version() == 0
@@ -162,17 +170,22 @@ def test_a_foreign_writer_is_refused_by_the_protocol(server: Server) -> None:
 
 def test_a_forked_log_is_told_and_left_alone(server: Server) -> None:
     folder = create(server, "forked", IDS)
-    mirror(server, "run", "--once")
+    bring_into_step(server)
     theirs = folder / "_delta_log" / f"{1:020}.json"
     theirs.write_text("{}\n")
     commit(server, {"forked": [added(folder, pa.table({"id": [1], "v": ["a"]}, IDS))]})
-    behind = mirror(server, "run", "--once")["behind"]
-    assert [(one["table"], one["engine"], one["state"]) for one in behind] == [("db.forked", "delta_log", "conflict")]
+
+    def conflict() -> list[dict[str, Any]] | None:
+        behind: list[dict[str, Any]] = mirror(server, "run", "--once")["behind"]
+        found = [(one["table"], one["engine"], one["state"]) for one in behind]
+        return behind if found == [("db.forked", "delta_log", "conflict")] else None
+
+    behind = wait_until(conflict, lambda: str(mirror(server, "status"))) or []
     assert theirs.name in behind[0]["last_error"]
     assert theirs.read_text() == "{}\n"
     theirs.unlink()
     assert mirror(server, "retry", "--table", "db.forked", "--engine", "delta_log") == {"retried": 1}
-    assert mirror(server, "run", "--once") == {"behind": []}
+    bring_into_step(server)
     assert DeltaTable(str(folder)).version() == 1
 
 
@@ -232,7 +245,7 @@ def test_both_formats_are_in_one_file(server: Server) -> None:
     table = catalog_at(server.url).create_table(("db", "features"), IDS)
     table.append(pa.table({"id": [1], "v": ["f"]}, IDS))
     commit(server, {"labels": [added(folder, pa.table({"id": [1], "v": ["l"]}, IDS))]})
-    mirror(server, "run", "--once")
+    bring_into_step(server)
     joined = viewed(server, "SELECT f.id, f.v, l.v FROM db.features f JOIN db.labels l USING (id)")
     assert joined == [(1, "f", "l")]
     told = viewed(
@@ -247,7 +260,7 @@ def test_spark_reads_the_tables_of_a_cut_and_may_not_write(server: Server, tmp_p
     for number in range(1, 12):
         rows = pa.table({"id": [number], "v": [f"v{number}"]}, IDS)
         commit(server, {"s1": [added(plain, rows)], "s2": [added(parted, rows, {"p": f"a:b {number % 2}"})]})
-    mirror(server, "run", "--once")
+    bring_into_step(server)
     manifest = json.loads((server.folder / "data" / "warehouse" / "_transactions" / "latest").read_bytes())
     pinned = [[location, version] for location, version in manifest["tables"].items() if "/db/s" in location]
     assert [version for _, version in pinned] == [11, 11]

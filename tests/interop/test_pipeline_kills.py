@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from lakepact import pipelines as dp
 from lakepact import spark as lp
-from lakepact.client import Unavailable, Unknown
+from lakepact.client import Unavailable, Unknown, outages
 from lakepact.pipelines.results import State
 from lakepact.spark import SparkLake
 from tests.interop.pipelines import name, raw, rows, shared  # noqa: F401
@@ -93,6 +93,12 @@ PHASES = {
     "before the commit arrives": Phase(COMMIT),
     "after the commit and before its answer": Phase(COMMIT, answered=True, committed=True),
 }
+
+
+@pytest.fixture(autouse=True)
+def wait_for_slow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a job wait for the server as long as the start of a server may take here."""
+    monkeypatch.setattr(outages, "LONGEST_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -227,24 +233,33 @@ def test_a_server_killed_during_a_commit_comes_back_and_every_run_is_committed_o
         assert len(running) == 1 + len(moments)
 
 
-@pytest.mark.parametrize("when", ["while a stage computes", "while a stage writes", "while a stage reads"])
-def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path: Path, when: str) -> None:
+@contextmanager
+def restarting_server(folder: Path) -> Iterator[tuple[CuttingProxy, list[Server], Callable[[], None]]]:
+    """A server behind a proxy, all servers that were started, and what kills the server and starts another one.
+
+    The server is away for as long as its successor takes to start.
+    """
     proxy = CuttingProxy("http://127.0.0.1:1")
     with ExitStack() as servers:
         running: list[Server] = []
 
         def start() -> None:
-            running.append(servers.enter_context(running_server(tmp_path / "server")))
+            running.append(servers.enter_context(running_server(folder / "server")))
             proxy.upstream = running[-1].url
 
         def crash() -> None:
-            """The server is away for as long as it takes to start another one."""
             running[-1].process.kill()
-            running[-1].process.wait(60)
+            running[-1].process.wait(PATIENCE_S)
             threading.Thread(target=start).start()
 
         start()
         servers.callback(proxy.close)
+        yield proxy, running, crash
+
+
+@pytest.mark.parametrize("when", ["while a stage computes", "while a stage writes", "while a stage reads"])
+def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path: Path, when: str) -> None:
+    with restarting_server(tmp_path) as (proxy, running, crash):
         pact = lp.connect(lake.spark, uri=proxy.url, warehouse=WAREHOUSE)
         calls: list[str] = []
         with dp.Pipeline(name, namespace="restarted") as pipeline:
@@ -266,6 +281,30 @@ def test_a_run_survives_a_restart_of_the_server(lake: Lake, name: str, tmp_path:
 
         result = dp.run(pipeline, pact)
         assert result.state is State.COMMITTED and len(running) == 2
+        for table in ("first", "second"):
+            assert sorted(row.n for row in pact.table(f"restarted.{table}").collect()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("when", ["while it writes", "before the commit arrives", "after the commit"])
+def test_a_transaction_of_lake_run_survives_a_restart_of_the_server(lake: Lake, tmp_path: Path, when: str) -> None:
+    with restarting_server(tmp_path) as (proxy, running, crash):
+        pact = lp.connect(lake.spark, uri=proxy.url, warehouse=WAREHOUSE)
+        pact.plain.namespaces.create("restarted")
+        calls: list[str] = []
+
+        def work(tx: lp.SparkTransaction) -> int:
+            calls.append(tx.id)
+            tx.write(three_rows(tx.spark), "restarted.first", "create")
+            if len(calls) == 1:
+                proxy.after_answer, proxy.cut = when == "after the commit", crash
+                proxy.met = "POST /v1/main@" if when == "while it writes" else COMMIT
+            tx.write(tx.table("restarted.first"), "restarted.second", "create")
+            return len(calls)
+
+        assert pact.run(work) == len(calls)
+        assert len(running) == 2 and proxy.cuts == 1
+        # What may have been committed is not done again.
+        assert len(calls) == (2 if when == "while it writes" else 1)
         for table in ("first", "second"):
             assert sorted(row.n for row in pact.table(f"restarted.{table}").collect()) == [0, 1, 2]
 

@@ -16,8 +16,10 @@ import orjson
 import pytest
 from pyspark.pipelines.init_cli import init
 
+import lakepact.client
 from lakepact.spark import SparkLake
 from tests.interop.pipelines import name, receipt, shared  # noqa: F401
+from tests.interop.test_pipeline_kills import restarting_server
 from tests.support import jars
 from tests.support.quick_spark import as_options, quick_settings, without_spark
 from tests.support.spark import Lake
@@ -53,9 +55,10 @@ dp.create_sink("elsewhere", "console", {})
 """
 
 
-def lakepact_run(lake: Lake, project: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def lakepact_run(lake: Lake, project: Path, *options: str, uri: str | None = None) -> subprocess.CompletedProcess[str]:
     folder = jars.resolve(jars.SPARK_ICEBERG)[0].parent
-    command = [sys.executable, "-m", "lakepact", "run", str(project / "spark-pipeline.yml"), "--uri", lake.server.url]
+    file = str(project / "spark-pipeline.yml")
+    command = [sys.executable, "-m", "lakepact", "run", file, "--uri", uri or lake.server.url]
     conf = as_options(quick_settings(project))
     return subprocess.run(
         [*command, "--master", "local[2]", "--jars", str(folder), *options, *conf],
@@ -77,6 +80,8 @@ def stock(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.chdir(tmp_path)
     init("stock")
     yield tmp_path / "stock"
+    if lake.rest("GET", "namespaces/default").status == 404:
+        return
     for table in lake.tables("default"):
         lake.rest("DELETE", f"namespaces/default/tables/{table}")
     lake.rest("DELETE", "namespaces/default")
@@ -145,3 +150,16 @@ def test_a_sink_outside_of_the_lake_is_refused(lake: Lake, db: str, name: str, t
     assert refused.returncode == 2, refused.stderr[-6000:]
     assert "sink elsewhere is outside of the lake" in refused.stderr
     assert lake.tables(db) == []
+
+
+def test_a_project_survives_a_restart_of_the_server(lake: Lake, stock: Path, tmp_path: Path) -> None:
+    with restarting_server(tmp_path) as (proxy, running, crash):
+        # While a flow stages its table, through Spark's own client.
+        proxy.after_answer, proxy.cut, proxy.met = False, crash, "POST /v1/main@"
+        result = done(lakepact_run(lake, stock, "--json", uri=proxy.url))
+        assert (result["state"], result["attempts"]) == ("committed", 2)
+        assert len(running) == 2
+        with lakepact.client.connect(proxy.url) as catalog:
+            both = ("example_python_materialized_view", "example_sql_materialized_view")
+            tables = [catalog.tables.load(("default", table)) for table in both]
+        assert [int(table.metadata["snapshots"][-1]["summary"]["total-records"]) for table in tables] == [10, 5]

@@ -127,6 +127,26 @@ def test_an_undeclared_read_of_a_delta_table_of_the_run_gets_what_is_staged(
         assert rows(lake, f"{raw}.b") == [(2 * run,)]
 
 
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_query_text_that_names_a_delta_table_of_the_run_waits_for_it(
+    lake: Lake, shared: SparkLake, raw: str, name: str, parallel: int
+) -> None:
+    """`b` begins before `a`, or together with it, and the declarations have no edge between them."""
+    with dp.Pipeline(name, namespace=raw, parallel=parallel) as pipeline:
+        # Without a source to look into, as at a prompt.
+        scope: dict[str, Any] = {}
+        exec("def b():\n    return 'SELECT count(*) AS n FROM a'\n", scope)
+        dp.materialized_view(name="b")(scope["b"])
+        dp.table(name="a", format="delta", sql="SELECT id FROM raw_customers")
+    assert pipeline.graph().steps[f"{raw}.b"].reads == ()
+    events: list[tuple[str, str]] = []
+    for run in (1, 2):
+        result = dp.run(pipeline, shared, on_event=lambda stage, what, _: events.append((stage, what)))
+        assert result.state is State.COMMITTED
+        assert rows(lake, f"{raw}.b") == [(2 * run,)]
+        assert parallel > 1 or events.count((f"{raw}.b", "waits")) == run
+
+
 def test_undeclared_reads_in_a_circle_are_refused_and_publish_nothing(
     lake: Lake, shared: SparkLake, db: str, name: str, helpers: Any
 ) -> None:

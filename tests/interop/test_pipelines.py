@@ -353,6 +353,26 @@ def test_only_a_part_may_run_and_reads_other_tables_as_they_are(
     assert rows(lake, f"{raw}.daily") == [("Ann", 5), ("Bob", 7.5)]
 
 
+def test_a_run_is_taken_back_in_one_transaction(lake: Lake, shared: SparkLake, db: str, name: str) -> None:
+    """As docs/pipelines.md says: also a materialized view, whose snapshots have no common ancestor."""
+
+    def pipeline(rows: int) -> dp.Pipeline:
+        with dp.Pipeline(name, namespace=db) as made:
+            for declare, table in ((dp.materialized_view, "computed"), (dp.table, "appended")):
+                declare(name=table)(lambda spark: spark.range(rows))
+        return made
+
+    tables = ("computed", "appended")
+    dp.run(pipeline(2), shared)
+    before = {table: lake.metadata(f"{db}.{table}")["current-snapshot-id"] for table in tables}
+    dp.run(pipeline(3), shared)
+    assert lake.ids(f"other.{db}.computed") == [0, 1, 2]
+    with shared.transaction() as tx:
+        for table in tables:
+            tx.sql(f"CALL {tx.catalog}.system.set_current_snapshot('{db}.{table}', {before[table]})")
+    assert [lake.ids(f"other.{db}.{table}") for table in tables] == [[0, 1], [0, 1]]
+
+
 # --- Delta tables ---
 
 

@@ -301,6 +301,71 @@ def break_(path: Path, damage: str) -> None:
         path.write_bytes({"empty": b"", "other bytes": other}.get(damage, whole[:middle]))
 
 
+def test_a_run_opens_only_receipts_that_are_new(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the last hour are listed again. Those of projected receipts are not opened: here they are damaged by
+    now, and a run that opened one would count it."""
+    history, now = History(tmp_path / "tables", tables=3), now_ms()
+    with world(lake, tmp_path / "server") as one:
+        waits = history.transaction(now - 2_500, 2)[0]
+        projected = [receipt for number in range(6) for receipt in history.transaction(now - 3_000 + number, 2)]
+        one.shelf.put([*projected, waits])
+        done = project(one.pact)
+        assert (done.receipts, done.waiting) == (len(projected), 1)
+        for receipt in (*projected, waits):
+            one.shelf.path(receipt).write_bytes(b"{")
+        added = [receipt for number in range(2) for receipt in history.transaction(now - 2_000 + number, 2)]
+        one.shelf.put(added)
+        done = project(one.pact)
+        assert (done.receipts, done.waiting, done.damaged) == (len(added), 1, 0)
+        # A file whose name is not the key inside it is new by its name only.
+        path = one.shelf.path(added[0])
+        path.with_name("copy.json").write_bytes(path.read_bytes())
+        assert project(one.pact).transaction_id is None
+        # With more of them than a plan may name, all files of the last hour are read, and known ones are left out.
+        monkeypatch.setattr(reading, "_MOST_NAMES", 1)
+        more = history.transaction(now - 1_000, 2)
+        one.shelf.put(more)
+        done = project(one.pact)
+        assert (done.receipts, done.damaged) == (len(more), len(projected) + 1)
+        assert len(one.rows()["commits"]) == len(projected) + len(added) + len(more)
+
+
+def test_receipts_that_arrive_in_any_order_between_runs_give_the_rows_of_a_full_run(lake: Lake, tmp_path: Path) -> None:
+    """Within the margin, older than the receipts of earlier runs, and after a run that ended before its commit."""
+    history, now, chance = History(tmp_path / "tables", tables=4), now_ms(), random.Random(11)
+    receipts = [
+        receipt
+        for number in range(10)
+        for receipt in history.transaction(now - 50 * 60_000 + number * 1_000, 1 + number % 3, pipeline=number % 2 == 0)
+    ]
+    chance.shuffle(receipts)
+    batches = (receipts[:7], receipts[7:14], receipts[14:])
+
+    def run(*, full: bool = False, ends: bool = False) -> Projected:
+        def on_phase(what: str) -> None:
+            if ends and what == "position":
+                raise KeyboardInterrupt
+
+        return project(one.pact, full=full, now_ms=lambda: now, on_phase=on_phase)
+
+    with world(lake, tmp_path / "server") as one:
+        projected = 0
+        for batch in batches:
+            one.shelf.put(batch)
+            # The clock of the storage is behind that of the driver by most of the margin.
+            for receipt in batch:
+                os.utime(one.shelf.path(receipt), times=(now / 1000 - 3_000,) * 2)
+            if batch is batches[1]:
+                with pytest.raises(KeyboardInterrupt):
+                    run(ends=True)
+            projected += run().receipts
+        rows = one.rows()
+        assert (projected, rows["waiting"]) == (len(receipts), [])
+        assert run().transaction_id is None
+        assert run(full=True).receipts == len(receipts)
+        same(one.rows(), rows)
+
+
 def test_two_jobs_at_once_project_everything_once(lake: Lake, tmp_path: Path) -> None:
     history = History(tmp_path / "tables", tables=3)
     with world(lake, tmp_path / "server") as one:

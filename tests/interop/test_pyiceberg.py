@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from pyiceberg.view.metadata import ViewVersion
 
-from tests.support.live_tables import Scanned, catalog_at, log_end, scan_live_tables, scanned_after_refusals, statuses
+from tests.support.live_tables import Scanned, catalog_at, scan_live_tables, scanned_after_refusals, statuses
 from tests.support.server import Server, running_server
 from tests.support.waiting import wait_until
 
@@ -326,7 +326,7 @@ def test_a_writer_that_is_behind_is_refused_and_loses_nothing(catalog: Catalog, 
     catalog.create_table(identifier, SCHEMA, properties={"commit.retry.num-retries": "0"})
     stale, fresh = catalog.load_table(identifier), catalog.load_table(identifier)
     fresh.append(rows((1, "fresh")))
-    start = log_end(server)
+    start = server.log_end()
     with pytest.raises(CommitFailedException):
         stale.append(rows((2, "stale")))
     wait_until(lambda: 409 in statuses(server, start), "the server has logged no 409")
@@ -339,22 +339,26 @@ def test_a_writer_that_is_behind_is_refused_and_loses_nothing(catalog: Catalog, 
 def test_concurrent_writers_lose_nothing(server: Server, namespace: str) -> None:
     """They do get in each other's way: the server has refused some of it."""
     identifier = (namespace, "t")
-    start = log_end(server)
+    start = server.log_end()
     catalog_at(server.url).create_table(identifier, SCHEMA)
     writers, each = 4, 5
     at_once = threading.Barrier(writers)
 
     def write(writer: int) -> None:
         catalog = catalog_at(server.url)
+        table = catalog.load_table(identifier)
+        # All of them have the same version, so all but one are refused at their first attempt.
         at_once.wait()
         for number in range(each):
             row = rows((writer * 100 + number, str(writer)))
             while True:
                 try:
-                    catalog.load_table(identifier).append(row)
+                    table.append(row)
                     break
                 except CommitFailedException:
                     continue  # after PyIceberg's own attempts
+                finally:
+                    table = catalog.load_table(identifier)
 
     with ThreadPoolExecutor(writers) as threads:
         list(threads.map(write, range(writers)))

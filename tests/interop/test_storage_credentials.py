@@ -135,6 +135,8 @@ def test_t_vend_8_no_key_is_in_a_log_a_metric_or_an_error(server: Server, catalo
             opener.open(f"{below}/u/credentials")
     finally:
         guard.sts_status = 200
+    # Lines are written in the background.
+    server.log_end()
     seen = [caught.value.read(), opener.open(f"{server.url}/metrics").read(), server.log.read_bytes()]
     assert b"STS" in seen[0] and b"lakepact_credentials_total" in seen[1]
     assert b'"operation":"createTable"' in seen[2] and b"no credentials" in seen[2]

@@ -20,4 +20,11 @@ answer is delivered, which timer fires, which process dies. So a seed is a whole
     batch.py        many seeds on several processes
     exhaustive.py   every schedule of a small world
     sabotages.py    breaks the kernel on purpose, to test the tester
+
+The catalog has simulations of its own, over the memory stores and without faults of the storage:
+
+    catalog_world.py    servers, requests and the command line that they share
+    publishing.py       isolation of open transactions
+    locations.py        tables at locations that contain one another
+    restores.py         backups, lost stores, restores, receipts and garbage collection afterwards
 """

@@ -587,3 +587,186 @@ PUBLISHING: Final = (
     ),
 )
 """Sabotages of how the catalog publishes a transaction, for `tests.sim.publishing`."""
+
+LOCATIONS: Final = (
+    Sabotage(
+        "a location is not announced before the scan",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "overlaps.py",
+                "        if draft.is_staged or owner_of(cell.value) is not None:\n",
+                "        if cell.revision >= 0:\n",
+                "catalog",
+            ),
+        ),
+        seeds=2_000,
+    ),
+    Sabotage(
+        "a creation leaves the note of a folder above in place",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "overlaps.py",
+                "                    if creates and not draft.is_staged:\n",
+                "                    if creates and draft.is_staged:\n",
+                "catalog",
+            ),
+        ),
+        seeds=2_000,
+    ),
+    Sabotage(
+        "publishing does not announce a location before the scan",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "conditions.py",
+                "                announced = await self._announced(write, place, sees)\n",
+                "                announced = None\n",
+                "catalog",
+            ),
+        ),
+        seeds=6_000,
+    ),
+    Sabotage(
+        "publishing does not read a folder again that the transaction has read",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "conditions.py",
+                "if key not in writes and (key not in reads or key in folders)]",
+                "if key not in writes and key not in reads]",
+                "catalog",
+            ),
+        ),
+        seeds=6_000,
+    ),
+    Sabotage(
+        "publishing leaves the note of a folder above in place",
+        frozenset({"P4"}),
+        (
+            Edit(
+                "conditions.py",
+                "                writes[key] = Write(key, cell.revision, None)\n                continue\n",
+                "                reads[key] = cell.revision\n                continue\n",
+                "catalog",
+            ),
+        ),
+        seeds=6_000,
+    ),
+)
+"""Sabotages of how locations are kept apart, for `tests.sim.locations`."""
+
+RESTORES: Final = (
+    Sabotage(
+        "the generation is not raised at a restore",
+        frozenset({"P4", "P5", "P9"}),
+        (
+            Edit(
+                "restore.py",
+                "max(clock.now_ms(), whole.generation + 1)",
+                "whole.generation",
+                "upkeep",
+            ),
+        ),
+        seeds=50,
+    ),
+    Sabotage(
+        "the name of a receipt does not contain the generation",
+        frozenset({"P5"}),
+        (
+            Edit(
+                "receipts.py",
+                """f"cell:{id}:{generation}:{revision}" if generation else f"cell:{id}:{revision}\"""",
+                """f"cell:{id}:{revision}\"""",
+                "catalog",
+            ),
+        ),
+        seeds=50,
+    ),
+    Sabotage(
+        "a receipt does not say its generation",
+        frozenset({"P4", "P5"}),
+        (
+            Edit(
+                "receipts.py",
+                """        "generation": change.generation,\n""",
+                """        "generation": 0,\n""",
+                "catalog",
+            ),
+        ),
+        seeds=50,
+    ),
+    Sabotage(
+        "a restored cell is taken for a change",
+        frozenset({"P9"}),
+        (
+            Edit(
+                "reconcile.py",
+                "    return cell.revision == 1 and cell.writer is not None and",
+                "    return restored_ms < 0 and cell.writer is not None and",
+                "upkeep",
+            ),
+        ),
+        seeds=50,
+    ),
+    Sabotage(
+        "the transactions of a restore are taken for changes",
+        frozenset({"P9"}),
+        (
+            Edit(
+                "reconcile.py",
+                """.get("operation") in (MARKING, RESTORING):""",
+                """.get("operation") == MARKING:""",
+                "upkeep",
+            ),
+        ),
+        seeds=50,
+    ),
+    Sabotage(
+        "records are not restored",
+        frozenset({"P3"}),
+        (
+            Edit(
+                "restore.py",
+                "        if isinstance(line, SavedRecord):\n",
+                "        if isinstance(line, SavedRecord) and line.state is State.FAILED:\n",
+                "upkeep",
+            ),
+        ),
+        seeds=100,
+    ),
+    Sabotage(
+        "a metadata file of the lost future is taken for a new one of the same name",
+        frozenset({"P5"}),
+        (
+            Edit(
+                "files.py",
+                "        if not await self._blobs.put(name, data):\n            return False\n",
+                "        await self._blobs.put(name, data)\n",
+                "catalog",
+            ),
+        ),
+        seeds=200,
+    ),
+    Sabotage(
+        "garbage collection takes the note of a drop for proof that the table is gone",
+        frozenset({"P8"}),
+        (
+            Edit(
+                "dropped.py",
+                "        draft.write(note, None)\n",
+                "        note.encode()\n",
+                "catalog",
+            ),
+            Edit(
+                "purge.py",
+                "            if one.id not in going or one.why not in (Why.DROPPED, Why.PURGING)\n",
+                "            if one.id not in going\n",
+                "upkeep/collection",
+            ),
+        ),
+        seeds=150,
+    ),
+)
+"""Sabotages of restores and of the receipts after them, for `tests.sim.restores`."""

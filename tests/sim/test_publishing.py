@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.sim.publishing import run_seed
-from tests.sim.sabotages import PUBLISHING, Sabotage, sabotaged_copy
-
-ROOT = Path(__file__).parents[2]
+from tests.sim.sabotaged_runs import assert_caught, assert_repeatable
+from tests.sim.sabotages import PUBLISHING, Sabotage
 
 
 def test_no_update_is_lost_and_no_dependency_is_ignored() -> None:
     seen: Counter[str] = Counter()
     for seed in range(60):
-        seen += run_seed(seed)
+        seen += run_seed(seed).counters
     for event in (
         "increment serializable",
         "increment snapshot",
@@ -32,22 +27,11 @@ def test_no_update_is_lost_and_no_dependency_is_ignored() -> None:
         assert seen[event], f"never happened: {event}"
 
 
-def test_a_seed_is_the_same_every_time() -> None:
-    assert run_seed(7) == run_seed(7)
+def test_a_seed_makes_the_same_storage_calls_whatever_the_hash_seed() -> None:
+    assert_repeatable("tests.sim.publishing")
 
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("sabotage", PUBLISHING, ids=lambda sabotage: sabotage.name)
 def test_the_simulation_catches(sabotage: Sabotage, tmp_path: Path) -> None:
-    folder = sabotaged_copy(sabotage, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim.publishing", "--seeds", str(sabotage.seeds)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-    )
-    assert f"simulating {folder}" in done.stdout, done.stdout + done.stderr
-    caught = re.search(r"(P\d+) is broken in seed", done.stdout)
-    assert caught is not None, f"not caught in {sabotage.seeds} seeds:\n{done.stdout}{done.stderr}"
-    assert caught[1] in sabotage.promises, done.stdout
+    assert_caught("tests.sim.publishing", sabotage, tmp_path)

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.sim.sabotaged_runs import assert_caught
 from tests.sim.sabotages import SABOTAGES, Sabotage, sabotaged_copy
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
 def test_the_simulator_catches(sabotage: Sabotage, tmp_path: Path) -> None:
-    folder = sabotaged_copy(sabotage, tmp_path)
     chosen = [argument for name in sabotage.scenarios for argument in ("--scenario", name)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--jobs", "1", "--seeds", str(sabotage.seeds), *chosen],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-    )
-    assert f"simulating {folder}" in done.stdout, done.stdout + done.stderr
-    caught = re.search(r"(P\d+) is broken in seed", done.stdout)
-    assert caught is not None, f"not caught in {sabotage.seeds} seeds:\n{done.stdout}{done.stderr}"
-    assert done.returncode == 1
-    assert caught[1] in sabotage.promises, done.stdout
+    assert_caught("tests.sim", sabotage, tmp_path, "--jobs", "1", *chosen, replay="make sim SEED=")
 
 
 def test_there_are_enough_of_them_for_every_promise() -> None:

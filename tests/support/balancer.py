@@ -1,4 +1,4 @@
-"""A small HTTP load balancer, as it stands in front of replicas: it polls `/readyz` and forwards to those that answer.
+"""A small HTTP load balancer, in front of replicas: it polls `/readyz` and forwards to those that answer.
 
     with Balancer(keep_alive=True) as balancer:
         balancer.add(server.url)
@@ -19,20 +19,23 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from tests.support.waiting import PATIENCE_S, wait_until
+
 POLL_EVERY_S: Final = 0.1
-_TIMEOUT_S: Final = 60.0
 
 
 @dataclass
 class Backend:
     url: str
     ready: bool = False
-    removed: bool = False
+    under_way: int = 0
+    """Requests that were assigned to it and have no response yet."""
+
     idle: list[http.client.HTTPConnection] = field(default_factory=list)
 
     def connect(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)
-        return http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=_TIMEOUT_S)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=PATIENCE_S)
 
     def check(self) -> bool:
         connection = self.connect()
@@ -49,6 +52,7 @@ class Balancer:
     def __init__(self, *, keep_alive: bool) -> None:
         self._keep_alive = keep_alive
         self._backends: list[Backend] = []
+        self._rounds = 0
         self._lock = threading.Lock()
         self._turn = itertools.count()
         self._ended = threading.Event()
@@ -68,7 +72,28 @@ class Balancer:
     def add(self, url: str) -> None:
         """Forward to this server once it is ready."""
         with self._lock:
-            self._backends = [*(one for one in self._backends if one.ready), Backend(url)]
+            self._backends = [*self._backends, Backend(url)]
+
+    def remove(self, url: str) -> None:
+        """Forget a server that has ended."""
+        with self._lock:
+            self._backends = [one for one in self._backends if one.url != url]
+
+    def wait_until_left(self, url: str) -> None:
+        """Wait until the balancer has noticed that this server is leaving, and has no request under way to it.
+
+        Every process of the server answers health checks with 503 by now.
+        """
+        # A check of the round that is under way may have been answered before that.
+        noticed_in = self._rounds + 2
+        wait_until(lambda: self._rounds >= noticed_in, "the balancer does not check its servers")
+        [backend] = [one for one in self._backends if one.url == url]
+        assert not backend.ready, f"{url} is leaving and says that it is ready"
+        wait_until(lambda: self._is_unused(backend), f"requests to {url} are not answered")
+
+    def _is_unused(self, backend: Backend) -> bool:
+        with self._lock:
+            return backend.under_way == 0
 
     def ready(self) -> list[str]:
         return [backend.url for backend in self._backends if backend.ready]
@@ -76,6 +101,13 @@ class Balancer:
     def request(self, method: str, path: str) -> int:
         """Forward one request and return the status. Raises OSError or HTTPException if the connection fails."""
         backend = self._next()
+        try:
+            return self._forward(backend, method, path)
+        finally:
+            with self._lock:
+                backend.under_way -= 1
+
+    def _forward(self, backend: Backend, method: str, path: str) -> int:
         connection = self._connection(backend)
         try:
             connection.request(method, path)
@@ -92,19 +124,24 @@ class Balancer:
         return response.status
 
     def _next(self) -> Backend:
-        until = time.monotonic() + _TIMEOUT_S
+        until = time.monotonic() + PATIENCE_S
         while True:
-            ready = [backend for backend in self._backends if backend.ready]
-            if ready:
-                return ready[next(self._turn) % len(ready)]
+            with self._lock:
+                ready = [backend for backend in self._backends if backend.ready]
+                if ready:
+                    backend = ready[next(self._turn) % len(ready)]
+                    backend.under_way += 1
+                    return backend
             assert time.monotonic() < until, "no server is ready"
             time.sleep(POLL_EVERY_S)
 
     def _connection(self, backend: Backend) -> http.client.HTTPConnection:
         with self._lock:
-            return backend.idle.pop() if backend.idle else backend.connect()
+            # The one that was idle for longest: a server closes connections that are not used.
+            return backend.idle.pop(0) if backend.idle else backend.connect()
 
     def _poll(self) -> None:
         while not self._ended.wait(POLL_EVERY_S):
             for backend in self._backends:
                 backend.ready = backend.check()
+            self._rounds += 1

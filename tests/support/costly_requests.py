@@ -1,7 +1,7 @@
 """Requests that are small to send and were costly to answer: each is refused, or answered at a bounded cost.
 
-`PREPARATION` is sent first, in order. The suites that use the catalogue measure different things: on-loop CPU time in
-one process (tests/wire), CPU time and peak memory of a whole server (tests/acceptance).
+`PREPARATION` is sent first, in order. The suites that use the catalogue take different measurements: on-loop CPU time
+in one process (tests/wire), CPU time and peak memory of a whole server (tests/acceptance).
 """
 
 from __future__ import annotations
@@ -53,8 +53,18 @@ def preparation() -> Iterator[tuple[str, Json]]:
 
 
 def costly_requests() -> list[CostlyRequest]:
-    """The catalogue. The tables of `preparation` are there."""
+    """The catalogue. The tables of `preparation` exist."""
     return [*_types(), *_names(), *_bodies(), *_folds(), *_sizes()]
+
+
+def report_requests(transaction_id: str) -> Iterator[CostlyRequest]:
+    """A run report whose views read each other twice, and the pages that show it. The transaction has ended."""
+    run = f"/v1/main/transactions/{transaction_id}/report"
+    report = orjson.dumps(doubling_report(1_000))
+    yield CostlyRequest("a report of 1,000 views that double", run, report, ANSWERED, method="PUT")
+    for page in ("catalog/main/db/wide/lineage", f"pipelines/main/{transaction_id}", "pipelines/main"):
+        name = f"that report: {page.replace(transaction_id, '<id>')}"
+        yield CostlyRequest(name, f"/ui/{page}", b"", ANSWERED, method="GET")
 
 
 def _types() -> Iterator[CostlyRequest]:
@@ -106,14 +116,19 @@ def _bodies() -> Iterator[CostlyRequest]:
     yield CostlyRequest("4,000,000 lists", _TABLES, gzip.compress(lists, 1), headers=_GZIP, limit="json-values")
     members = b"{" + b",".join(b'"%x":1' % number for number in range(450_000)) + b"}"
     key = {"Idempotency-Key": _key()}
-    yield CostlyRequest(
-        "450,000 members and a key", f"{_TABLES}/t", members, headers=key, cpu_s=15.0, limit="json-members"
+    yield CostlyRequest("450,000 members and a key", f"{_TABLES}/t", members, headers=key, limit="json-members")
+    objects = b",".join(
+        b"{" + b",".join(b'"%x":1' % number for number in range(first, first + 49_000)) + b"}"
+        for first in range(0, 441_000, 49_000)
     )
+    members = b'{"requirements":[],"updates":[],"more":[' + objects + b"]}"
+    key = {"Idempotency-Key": _key()}
+    yield CostlyRequest("441,000 members in nine objects and a key", f"{_TABLES}/t", members, ANSWERED, key, cpu_s=15.0)
     text = orjson.dumps({**_change(), "more": ["\N{SNOWMAN}a" * 2_000_000]})
     yield CostlyRequest("8 MB of text and a key", f"{_TABLES}/t", text, ANSWERED, {"Idempotency-Key": _key()})
     quotes = b'{"a":"' + b'\\"' * 4_000_000
     yield CostlyRequest("4,000,000 escaped quotes, no end", _TABLES, quotes)
-    yield CostlyRequest("a key that is none", f"{_TABLES}/t", text, headers={"Idempotency-Key": "x" * 30_000})
+    yield CostlyRequest("an invalid key of 30 KB", f"{_TABLES}/t", text, headers={"Idempotency-Key": "x" * 30_000})
     yield CostlyRequest("nesting", _TABLES, b'{"a":' * 200 + b"1" + b"}" * 200, limit="json-depth")
     yield CostlyRequest("a member twice", f"{_TABLES}/t", b'{"requirements":[],"updates":[],"updates":[]}')
 

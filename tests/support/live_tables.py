@@ -10,21 +10,18 @@ read to its last row, with PyIceberg, over the files themselves.
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tests.support.server import Server, lines_in
-from tests.support.waiting import PATIENCE_S
 
 # No proxy between a test and its own machine, whatever the environment says.
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def scan_live_tables(url: str, warehouse: str = "main") -> Scanned:
 @contextmanager
 def scanned_after_refusals(server: Server, warehouse: str = "main") -> Iterator[list[Scanned]]:
     """Scan when the block ends, if the server has refused anything or failed meanwhile. Gives what was scanned."""
-    start = log_end(server)
+    start = server.log_end()
     scans: list[Scanned] = []
     yield scans
     if any(status == 409 or status >= 500 for status in statuses(server, start)):
@@ -73,19 +70,9 @@ def statuses(server: Server, start: int = 0) -> list[int]:
 
 def requests(server: Server, start: int = 0) -> list[dict[str, Any]]:
     """Every request in the server's log from this position on."""
-    end = log_end(server)
+    end = server.log_end()
     lines = lines_in(server.log.read_bytes()[start:end])
     return [line for line in lines if line.get("event") == "request"]
-
-
-def log_end(server: Server) -> int:
-    """Where the log ends. Every request that was answered until now is in it.
-
-    A line is written right after its answer is sent, and the client may be quicker. The server's one process writes it
-    before it answers anything else.
-    """
-    _OPENER.open(f"{server.url}/livez", timeout=PATIENCE_S).close()
-    return server.log.stat().st_size
 
 
 def _read(table: Table, snapshot_id: int) -> int:

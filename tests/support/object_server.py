@@ -128,7 +128,7 @@ class ObjectServer:
         with self._lock:
             return [request for request in self.requests if request.method == method and name in request.name]
 
-    def wait_for_late(self, count: int = 1, timeout_s: float = 10.0) -> None:
+    def wait_for_late(self, count: int = 1, timeout_s: float = PATIENCE_S) -> None:
         """Block until this many requests are being held."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: len(self._late) >= count, timeout_s):

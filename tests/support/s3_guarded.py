@@ -31,6 +31,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.support import moto_s3
+from tests.support.waiting import PATIENCE_S
 
 ROOT_KEY: Final = "LAKEPACTROOTKEY0"
 ROOT_SECRET: Final = "root-secret-of-the-guard"
@@ -108,7 +109,7 @@ class Guard:
         return answer
 
     async def _sts(self, raw: web.Request, body: bytes, client: aiohttp.ClientSession) -> web.Response:
-        await asyncio.to_thread(self.hold_sts.wait, 30)
+        await asyncio.to_thread(self.hold_sts.wait, PATIENCE_S)
         if self.sts_status != 200:
             code = "AccessDenied" if self.sts_status == 403 else "InternalFailure"
             text = f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
@@ -307,7 +308,7 @@ def running(bucket: str = "lake") -> Iterator[Guard]:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), name="s3-guard", daemon=True)
         thread.start()
-        if not ready.wait(30):
+        if not ready.wait(PATIENCE_S):
             raise TimeoutError("the guard did not start")
         try:
             yield guard
@@ -315,5 +316,5 @@ def running(bucket: str = "lake") -> Iterator[Guard]:
             guard.hold_sts.set()
             stopping.set()
             loop.call_soon_threadsafe(ended[0].set)
-            thread.join(10)
+            thread.join(PATIENCE_S)
             loop.close()

@@ -18,6 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,25 @@ class Server:
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
         """What it has logged from this position of its log on."""
         return lines_in(self.log.read_bytes()[since:])
+
+    def log_end(self) -> int:
+        """Return a position of the log. Every request that was answered until now is before it.
+
+        Lines are queued after the response is sent, in order, and written by a thread. So this sends a request with
+        an id and waits for its line.
+        """
+        id = f"log-end-{uuid.uuid4()}"
+        request = urllib.request.Request(f"{self.url}/livez", headers={"X-Request-Id": id})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S) as response:
+            response.read()
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            before, _, rest = self.log.read_bytes().partition(id.encode())
+            line, newline, _ = rest.partition(b"\n")
+            if newline:
+                return len(before) + len(id) + len(line) + 1
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"the line of a request was not written to {self.log} in {PATIENCE_S:.0f} s")
 
 
 def lines_in(log: bytes) -> list[dict[str, Any]]:

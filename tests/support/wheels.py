@@ -20,6 +20,9 @@ SAIL: Final = ("pysail==0.7.2",)
 CHDB: Final = ("chdb==4.4.0", "chdb-core==26.9.0")
 """ClickHouse as a library: 560 MB."""
 
+DATAFUSION: Final = ("datafusion==54.1.0", "pyiceberg-core==0.11.0")
+"""With the table provider of PyIceberg, which is built for one major version of DataFusion."""
+
 _CACHE: Final = Path(__file__).parents[2] / ".cache" / "wheels"
 _INSTALL_TIMEOUT_S: Final = 280
 _RUN_TIMEOUT_S: Final = 280
@@ -49,8 +52,12 @@ def installed(requirements: tuple[str, ...]) -> Path:
 
 
 def run_with(requirements: tuple[str, ...], script: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """Run a script in a process that can import these wheels. Return its standard output; raise if it fails."""
-    path = os.pathsep.join(filter(None, (str(installed(requirements)), os.environ.get("PYTHONPATH"))))
+    """Run a script in a process that can import these wheels. Return its standard output; raise if it fails.
+
+    Without requirements the script has the packages of the development environment alone.
+    """
+    folder = str(installed(requirements)) if requirements else None
+    path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
     outcome = subprocess.run(
         [sys.executable, str(script), *arguments],
         capture_output=True,

@@ -32,6 +32,10 @@ class Exchange:
     """The request's Idempotency-Key."""
     status: int
     answer: bytes
+    body: bytes = b""
+    """What was sent."""
+    authorization: str | None = None
+    """The request's Authorization header."""
 
     def json(self) -> Any:
         return orjson.loads(self.answer)
@@ -94,8 +98,10 @@ def running_witness(server_url: str) -> Iterator[Witness]:
             response = connection.getresponse()
             answer = response.read()
             connection.close()
-            key = self.headers.get("Idempotency-Key")
-            witness.exchanges.append(Exchange(self.command, self.path, key, response.status, answer))
+            key, authorization = self.headers.get("Idempotency-Key"), self.headers.get("Authorization")
+            witness.exchanges.append(
+                Exchange(self.command, self.path, key, response.status, answer, body, authorization)
+            )
             if plan is not None and plan.told is not None:
                 self._tell(plan.told, [("Retry-After", "1")] if plan.told == 503 else [], b"")
             else:

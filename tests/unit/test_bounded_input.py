@@ -162,6 +162,12 @@ def test_values_and_members_have_limits() -> None:
             parse(b"[" * (JSON_DEPTH.most + 1) + b"]" * (JSON_DEPTH.most + 1))
 
 
+def test_an_object_with_too_many_members_is_not_parsed_to_its_end() -> None:
+    members = b",".join(b'"%x":1' % number for number in range(450_000))
+    with pytest.raises(LimitExceeded, match=JSON_MEMBERS.name):
+        parse_request(b"{" + members + b", this is not JSON")
+
+
 @pytest.mark.parametrize(
     "piece", [b'\\"', b"\\\\", b'""', b"[],", b'{"a":1},', b"1,", b" ", b'"a,",', b"\xc3\xa9", b"["]
 )

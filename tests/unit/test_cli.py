@@ -40,6 +40,7 @@ from lakepact.runtime import SystemClock
 from lakepact.settings import Settings
 from lakepact.stores import open_store
 from lakepact.upkeep.lease import UPKEEP
+from tests.support.ports import refusing_port
 
 
 def run(*arguments: str) -> Any:
@@ -136,11 +137,10 @@ def test_help_shows_flags_without_a_type_and_cuts_no_line_of_its_own(path: str) 
 
 
 def test_a_port_where_nothing_listens_is_refused_at_the_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     # The client is never asked, so nothing is retried.
     monkeypatch.setattr("lakepact.cli.options.connect", None)
-    result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
+    with refusing_port() as port:
+        result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
     assert result.exit_code == 4
     assert f"cannot connect to http://127.0.0.1:{port}: connection refused. Is the server running?" in result.stderr
 
@@ -231,9 +231,8 @@ def test_an_error_is_a_document_if_json_was_asked_for() -> None:
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
+    with refusing_port() as port:
+        result = run("namespaces", "list", "--uri", f"http://127.0.0.1:{port}")
     assert result.exit_code == 4
     assert "unavailable" in result.stderr
 
@@ -501,3 +500,10 @@ def test_a_name_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str])
     assert "\u202e" not in out and "\x1b" not in out
     assert "sales\\u202egnp\\u001b[2J\\u000anext" in out
     assert json.loads(out[out.index("{") :])["name"] == name
+
+
+def test_a_tab_is_printed_as_it_is_except_in_a_cell_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a\tb")
+    assert capsys.readouterr().out == "a\tb\n"
+    print_rows(("name",), [("a\tb",)])
+    assert capsys.readouterr().out.splitlines()[-1] == "a\\u0009b"

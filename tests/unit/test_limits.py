@@ -1,4 +1,4 @@
-"""Structural limits: what the docs say, how a refusal reads, and that checks are linear in what they look at."""
+"""Structural limits: what the docs say, how a refusal reads, and that checks are linear in their input."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def assert_linear(work: Callable[[int], Any], size: int) -> None:
 
 
 @pytest.mark.parametrize("page", ["rest.md", "operations.md"])
-def test_the_docs_list_exactly_the_limits_there_are(page: str) -> None:
+def test_the_docs_list_exactly_the_limits(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     rows = re.findall(r"^\| `([a-z]+-[a-z-]+)` \| ([\d,]+ .+?) \| (.+?) \|$", text, re.MULTILINE)
     assert rows == [(limit.name, f"{limit.most:,} {limit.unit}", limit.applies_to) for limit in LIMITS]
@@ -107,12 +107,12 @@ def test_patterns_of_types_never_backtrack(kind: str, text: str) -> None:
         ("Geography (  OGC:CRS84  ,  Karney  )", "geography(OGC:CRS84, karney)"),
     ],
 )
-def test_types_of_places_have_one_spelling(written: str, canonical: str) -> None:
+def test_spatial_types_have_one_spelling(written: str, canonical: str) -> None:
     assert spelled(written, "a column") == canonical
 
 
 @pytest.mark.parametrize("written", ["geometry()", "geography(a, b)", "geography(a,)", "geometry(a))", "geography( )"])
-def test_types_of_places_that_are_none_are_refused(written: str) -> None:
+def test_invalid_spatial_types_are_refused(written: str) -> None:
     with pytest.raises(Malformed):
         spelled(written, "a column")
 

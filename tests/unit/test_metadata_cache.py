@@ -1,4 +1,4 @@
-"""The cache of metadata files holds what is asked for, and not every version that was ever written."""
+"""The cache of metadata files holds the files that are read, and not every version that was ever written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_versions_that_were_replaced_take_a_small_part_of_the_memory() -> 
     assert held == list(range(held[0], 50)) and 5 <= len(held) <= 12
 
 
-async def test_what_is_read_for_a_receipt_is_not_kept() -> None:
+async def test_a_file_that_is_read_for_a_receipt_is_not_cached() -> None:
     blobs = MemoryBlobs()
     files = MetadataFiles(Warehouse("w", ROOT), blobs, 1 << 20, look_every_time=False)
     text = orjson.dumps(METADATA)

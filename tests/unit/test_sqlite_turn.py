@@ -61,7 +61,7 @@ def test_a_writer_that_waits_is_not_overtaken_by_one_that_has_just_written(tmp_p
     waiting.close()
 
 
-def test_a_turn_that_does_not_come_is_given_up_in_time_and_blocks_nobody(tmp_path: Path) -> None:
+def test_a_turn_that_does_not_come_is_given_up_in_time_and_does_not_block_others(tmp_path: Path) -> None:
     path = tmp_path / "cells.db"
     busy, other = Turns(path), Turns(path)
     with busy.taken(_LONG_S):

@@ -1,20 +1,22 @@
-"""A request that comes again under its key waits for whoever is at it, and no longer."""
+"""A request under a key that another request uses waits for that one, within its time; and nothing is begun for a
+client that does not wait any more."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lakepact.catalog.watch import Watch
-from lakepact.catalog.work import Call, Done, Draft, Worker
+from lakepact.catalog.work import Call, Done, Draft, Worker, give_up_before, unless_held
 from lakepact.errors import Contended
 from lakepact.kernel.keys import key_of
-from lakepact.kernel.model import State, Transaction, TransactionRecord
+from lakepact.kernel.model import Busy, State, Transaction, TransactionRecord
 from lakepact.kernel.ports import WriteOutcome
 from lakepact.kernel.settings import KernelSettings
 from lakepact.stores.memory import MemoryDocuments
-from tests.unit.kernel.worlds import World, run
+from tests.unit.kernel.worlds import HandClock, World, run
 
 KEY = key_of("w", "key")
 
@@ -95,3 +97,43 @@ def test_a_keyed_request_that_has_no_time_to_wait_says_that_another_is_at_it() -
         assert (await requests.send()).result == {"done": True}
 
     run(claim, World(KilledBeforeItsCommit(), KernelSettings(lease_s=10)))
+
+
+@pytest.mark.parametrize(("timeout_s", "limit_s"), [(60.0, 59.0), (10.0, 9.0), (1.0, 0.9), (0.01, 0.009)])
+def test_the_server_gives_up_a_tenth_and_at_most_a_second_before_its_client(timeout_s: float, limit_s: float) -> None:
+    assert give_up_before(100.0 + timeout_s, 100.0) == pytest.approx(100.0 + limit_s)
+
+
+def test_a_request_whose_client_does_not_wait_any_more_is_not_begun_and_its_replay_is_answered() -> None:
+    async def claim(world: World) -> None:
+        requests = Requests(world, deadline_s=60)
+        requests.call = replace(requests.call, give_up_s=world.clock.monotonic_s())
+        world.clock.pass_s(1)
+        with pytest.raises(Contended, match="Nothing was applied"):
+            await requests.send()
+        assert await world.cells.lookup(requests.call.transaction_id) is None
+        assert (await world.cells.read([KEY]))[KEY].value is None
+        late, requests.call = requests.call, replace(requests.call, give_up_s=None)
+        assert (await requests.send()).result == {"done": True}
+        requests.call = late
+        assert (await requests.send()).replayed
+
+    run(claim)
+
+
+def test_a_held_table_is_not_tried_again_after_a_sleep_that_took_too_long() -> None:
+    class SlowClock(HandClock):
+        async def sleep(self, seconds: float) -> None:
+            self.pass_s(10)
+
+    async def claim(world: World) -> None:
+        attempts: list[Busy] = []
+
+        async def attempt() -> Busy:
+            attempts.append(Busy(world.fresh_id(), None, 1.0))
+            return attempts[-1]
+
+        assert await unless_held(attempt, SlowClock(), world.rng, 1.0) is attempts[0]
+        assert len(attempts) == 1
+
+    run(claim)

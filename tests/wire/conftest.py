@@ -1,4 +1,5 @@
 """`wire` is a server on SQLite and a folder; `anywhere` on each kind of store in turn, `on_sql` on those of SQL.
+`contended` is `anywhere` for tests in which requests compete with each other and must all succeed.
 `issuer` is an identity provider, as good as new for each test."""
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -16,7 +18,7 @@ from tests.support.issuer import Issuer, running_issuer
 from tests.support.postgres import LazyPostgres
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
 from tests.support.waiting import PATIENCE_S
-from tests.wire.world import Wire
+from tests.wire.world import CONTENDED, Wire
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +34,11 @@ def one_issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def issuer(one_issuer: Issuer) -> Issuer:
+def issuer(one_issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Issuer:
     one_issuer.forget()
+    # It runs in the process of the tests, so it stands still when they do.
+    monkeypatch.setattr("lakepact.server.auth.issuer._WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr("lakepact.server.auth.login._LONGEST_WAIT_S", PATIENCE_S)
     return one_issuer
 
 
@@ -51,20 +56,31 @@ def on_sql(request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgre
 def anywhere(
     request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres
 ) -> AbstractAsyncContextManager[Wire]:
-    match request.param:
+    return _opened(request.param, tmp_path, postgres)
+
+
+@pytest.fixture(params=["sqlite", "memory", "file", "postgres"])
+def contended(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres
+) -> AbstractAsyncContextManager[Wire]:
+    return _opened(request.param, tmp_path, postgres, **CONTENDED)
+
+
+def _opened(kind: str, folder: Path, postgres: LazyPostgres, **given: Any) -> AbstractAsyncContextManager[Wire]:
+    match kind:
         case "sqlite":
-            return Wire.opened(tmp_path)
+            return Wire.opened(folder, **given)
         case "memory":
-            return Wire.opened(tmp_path, store="memory://", warehouse="memory://")
+            return Wire.opened(folder, store="memory://", warehouse="memory://", **given)
         case "file":
-            return Wire.opened(tmp_path, store=f"file://{tmp_path}/cells")
+            return Wire.opened(folder, store=f"file://{folder}/cells", **given)
         case _:
-            return _on_postgres(tmp_path, postgres.url())
+            return _on_postgres(folder, postgres.url(), **given)
 
 
 @asynccontextmanager
-async def _on_postgres(folder: Path, url: str) -> AsyncIterator[Wire]:
-    async with fresh_database(url) as store, Wire.opened(folder, store=store) as wire:
+async def _on_postgres(folder: Path, url: str, **given: Any) -> AsyncIterator[Wire]:
+    async with fresh_database(url) as store, Wire.opened(folder, store=store, **given) as wire:
         yield wire
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -201,24 +202,31 @@ async def test_it_is_offered_in_the_configuration(people: House) -> None:
     assert "GET /v1/{prefix}/audit" in served
 
 
-async def test_a_damaged_line_is_counted_once_and_the_others_are_shown(people: House) -> None:
-    root = people.root
-    await root.commit([set_properties(a="b")])
-    whole = (await trail(root))["lines"]
-    [file] = root.path_of(f"{root.root}/{AUDIT}").rglob("*.jsonl")
-    lines = file.read_text().splitlines()
-    elsewhen = json.dumps({**json.loads(lines[0]), "at-ms": 1})
-    wrong = ["{", "[]", "", elsewhen, lines[1].replace('"tables":[]', '"tables":[7]'), "\x00"]
-    file.write_text("\n".join([lines[0], *wrong, *lines[1:]]))
-    (file.parent / "somebody-elses.jsonl").write_text("hello")
-    page = await trail(root)
-    assert page == {"lines": whole, "damaged": len(wrong), "next-page-token": None}
-    found, damaged = list[Json](), 0
-    token: str | None = ""
-    while token is not None:
-        page = await trail(root, limit=1, before=token)
-        found, damaged, token = found + page["lines"], damaged + page["damaged"], page["next-page-token"]
-    assert (found, damaged) == (whole, len(wrong))
+async def test_a_damaged_line_is_counted_once_and_the_others_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One file holds the lines of a minute of one day.
+    now_ms = SystemClock().now_ms()
+    moments = count(min(now_ms, (now_ms // DAY + 1) * DAY - 1_000))
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: next(moments))
+    async with _furnished(tmp_path) as people:
+        root = people.root
+        await root.commit([set_properties(a="b")])
+        whole = (await trail(root))["lines"]
+        [file] = root.path_of(f"{root.root}/{AUDIT}").rglob("*.jsonl")
+        lines = file.read_text().splitlines()
+        elsewhen = json.dumps({**json.loads(lines[0]), "at-ms": 1})
+        wrong = ["{", "[]", "", elsewhen, lines[1].replace('"tables":[]', '"tables":[7]'), "\x00"]
+        file.write_text("\n".join([lines[0], *wrong, *lines[1:]]))
+        (file.parent / "somebody-elses.jsonl").write_text("hello")
+        page = await trail(root)
+        assert page == {"lines": whole, "damaged": len(wrong), "next-page-token": None}
+        found, damaged = list[Json](), 0
+        token: str | None = ""
+        while token is not None:
+            page = await trail(root, limit=1, before=token)
+            found, damaged, token = found + page["lines"], damaged + page["damaged"], page["next-page-token"]
+        assert (found, damaged) == (whole, len(wrong))
 
 
 async def test_a_server_that_asks_nobody_for_a_name_shows_what_was_written_when_it_did(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One request, whatever it is, occupies the event loop for a bounded time: long work runs in worker threads.
+"""Any request occupies the event loop for a bounded time: long work runs in worker threads.
 
 Measured is the CPU time that the thread of the event loop takes between two turns of a timer. That does not depend on
 what else the machine does. tests/acceptance/test_availability.py measures a whole server from outside.
@@ -7,14 +7,15 @@ what else the machine does. tests/acceptance/test_availability.py measures a who
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 
-from tests.support.costly_requests import costly_requests, doubling_report, preparation
+from tests.support.costly_requests import costly_requests, preparation, report_requests
 from tests.wire.world import Wire
 
 LOOP_CPU_S = 0.25
@@ -35,24 +36,34 @@ class Watched:
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[Watched]:
-    found = Watched()
+    watched_loop = Watched()
 
     async def turn() -> None:
         while True:
             cpu, process, clock = time.thread_time(), time.process_time(), time.monotonic()
             await asyncio.sleep(0.001)
-            found.longest_s = max(found.longest_s, time.thread_time() - cpu)
-            found.all_threads_s = max(found.all_threads_s, time.process_time() - process)
-            found.pause_s = max(found.pause_s, time.monotonic() - clock)
+            watched_loop.longest_s = max(watched_loop.longest_s, time.thread_time() - cpu)
+            watched_loop.all_threads_s = max(watched_loop.all_threads_s, time.process_time() - process)
+            watched_loop.pause_s = max(watched_loop.pause_s, time.monotonic() - clock)
 
     task = asyncio.create_task(turn())
     try:
-        yield found
+        yield watched_loop
     finally:
         task.cancel()
 
 
+@pytest.fixture
+def own_garbage() -> Iterator[None]:
+    """Keep the garbage collector from objects of earlier tests: a full collection would be measured as a request."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("own_garbage")
 async def test_t_limit_4_no_request_occupies_the_event_loop(wire: Wire) -> None:
     for path, body in preparation():
         answer = await wire.client.send("POST", path, json=body)
@@ -72,6 +83,7 @@ async def test_t_limit_4_no_request_occupies_the_event_loop(wire: Wire) -> None:
     assert wrong == []
 
 
+@pytest.mark.usefixtures("own_garbage")
 async def test_pages_of_a_run_whose_views_read_each_other_twice_take_linear_time(wire: Wire) -> None:
     await wire.client.send("POST", "/v1/main/namespaces", json={"namespace": ["db"]})
     for name in ("t", "wide"):
@@ -79,10 +91,8 @@ async def test_pages_of_a_run_whose_views_read_each_other_twice_take_linear_time
     begun = (await wire.client.send("POST", "/v1/main/transactions", json={})).json()["transaction-id"]
     commit = await wire.client.send("POST", f"/v1/main/transactions/{begun}/commit", json={})
     assert commit.status in (200, 204), commit.body
-    report = await wire.client.send("PUT", f"/v1/main/transactions/{begun}/report", json=doubling_report(1_000))
-    assert report.status == 204, report.body
-    for path in ("/ui/catalog/main/db/wide/lineage", f"/ui/pipelines/main/{begun}", "/ui/pipelines/main"):
+    for request in report_requests(begun):
         async with watched() as loop:
-            page = await wire.client.send("GET", path)
-        assert page.status == 200, (path, page.status)
-        assert loop.longest_s < 2.0, path
+            answer = await wire.client.send(request.method, request.path, body=request.body)
+        assert answer.status in request.right, (request.path, answer.status)
+        assert loop.longest_s < 2.0, request.path

@@ -131,12 +131,12 @@ async def test_a_base_uri_and_a_prefix_that_disagree_are_400(tmp_path: Path) -> 
 
 async def test_a_base_uri_names_the_warehouse_of_its_transaction(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path, warehouses={"other": {"url": f"file://{tmp_path}/other"}}) as wire:
-        beside = Wire(wire.client, wire.settings, base="/v1/other")
-        await furnished(beside)
-        tx = await begin(beside)
+        other = Wire(wire.client, wire.settings, base="/v1/other")
+        await furnished(other)
+        tx = await begin(other)
         assert (await send(tx, "DELETE", f"/v1{TABLE}")).status == 204
         await tx.publish()
-        assert (await beside.head(TABLE)).status == 404
+        assert (await other.head(TABLE)).status == 404
 
 
 @pytest.mark.parametrize(

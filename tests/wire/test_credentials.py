@@ -24,8 +24,9 @@ from botocore.exceptions import ClientError
 
 from lakepact.catalog.pointers import DIGEST
 from lakepact.kernel.model import Transaction, Write
+from lakepact.server import app
 from lakepact.server.http import Request
-from lakepact.server.vending import Right
+from lakepact.server.vending import Outside, Right
 from lakepact.server.vending.delegation import Delegation
 from tests.support import s3_guarded
 from tests.support.s3_guarded import REGION, ROLE, Guard
@@ -48,7 +49,8 @@ def shared_guard() -> Iterator[Guard]:
 
 
 @pytest.fixture
-def guard(shared_guard: Guard) -> Iterator[Guard]:
+def guard(shared_guard: Guard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
+    monkeypatch.setattr(app, "Outside", partial(Outside, timeout_s=PATIENCE_S))
     shared_guard.assumed.clear()
     shared_guard.sts_status = 200
     yield shared_guard

@@ -283,6 +283,25 @@ async def test_of_two_imports_at_once_one_makes_the_table(w: Wire) -> None:
     assert (found["equal"], found["version"]) == (True, 4)
 
 
+@pytest.mark.parametrize("other", ["source/inner", "."])
+async def test_table_is_not_imported_into_an_overlap(w: Wire, other: str) -> None:
+    await w.namespace("db")
+    folder = folder_of(w)
+    a_life(folder)
+    location = f"{w.root}/source"
+    if other == ".":
+        # The folder above: the table to import lies one level deeper.
+        folder.rename(folder.with_name("moved"))
+        (folder / "deep").parent.mkdir()
+        folder.with_name("moved").rename(folder / "deep")
+        await w.table("other", location=location)
+        location = f"{location}/deep"
+    else:
+        await w.table("other", location=f"{w.root}/{other}")
+    refused = await send(w, location)
+    assert refused.status == 400 and "overlaps" in refused.error["message"], refused.body
+
+
 # --- exactly once ---
 
 

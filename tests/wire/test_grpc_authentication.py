@@ -11,10 +11,12 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
+from lakepact.runtime import SystemClock
 from lakepact.v1 import transactions_pb2 as pb
 from lakepact.v1 import transactions_pb2_grpc
 from tests.support.doors import Door, asking
 from tests.support.issuer import Issuer
+from tests.support.waiting import PATIENCE_S
 
 
 async def begun(door: Door, *authorization: str) -> pb.Transaction:
@@ -39,7 +41,10 @@ async def refused(door: Door, *authorization: str) -> tuple[grpc.StatusCode, str
     return error.code(), info.reason, status
 
 
-async def test_t_auth_1_a_call_needs_a_token_and_says_who_it_was(tmp_path: Path, issuer: Issuer) -> None:
+async def test_t_auth_1_a_call_needs_a_token_and_says_who_it_was(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakepact.server.auth.issuer._WITHIN_S", PATIENCE_S)
     async with asking(tmp_path, grpc_port=0, **issuer.settings()) as door:
         made = await door.tokens.create("loader", admin=True)
         everyone = {"holder": "everyone", "role": "read", "on": "warehouse"}
@@ -64,7 +69,11 @@ async def test_health_answers_everybody(tmp_path: Path) -> None:
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_calls_beyond_the_rate_are_told_when_to_come_back(tmp_path: Path) -> None:
+async def test_calls_beyond_the_rate_are_told_when_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = SystemClock().monotonic_s()
+    monkeypatch.setattr(SystemClock, "monotonic_s", lambda _: now_s)
     async with asking(tmp_path, grpc_port=0, rate_limit_per_s=0.1, rate_limit_burst=1) as door:
         made = await door.tokens.create("loader", admin=True)
         await begun(door, f"Bearer {made.text}")
@@ -72,4 +81,4 @@ async def test_calls_beyond_the_rate_are_told_when_to_come_back(tmp_path: Path) 
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TooManyRequestsException")
         retry = error_details_pb2.RetryInfo()
         assert status.details[1].Unpack(retry)
-        assert 1 <= retry.retry_delay.seconds <= 10
+        assert retry.retry_delay.seconds == 10

@@ -19,7 +19,7 @@ from lakepact.v1 import transactions_pb2_grpc
 from tests.support.asgi_client import AsgiClient
 from tests.wire.people import Person, admit, admit_call, on_namespace, on_table
 from tests.wire.test_grpc import change, successor
-from tests.wire.world import Json, append, creation, new_key, set_properties
+from tests.wire.world import PATIENT, Json, append, creation, new_key, set_properties
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
@@ -54,7 +54,8 @@ def room(tmp_path: Path) -> AbstractAsyncContextManager[Room]:
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncIterator[Room]:
     warehouses = {"other": {"url": f"file://{folder}/other", "account": "other"}}
-    settings = Settings.load(data=str(folder / "data"), log_level="error", grpc_port=0, warehouses=warehouses)
+    given = {"log_level": "error", "grpc_port": 0, "warehouses": warehouses, **PATIENT}
+    settings = Settings.load(data=str(folder / "data"), **given)
     service = await build(settings, admit=admit, admit_call=admit_call)
     try:
         assert service.grpc is not None

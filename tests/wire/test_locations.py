@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from lakepact.catalog.announced import announce
 from lakepact.v1 import transactions_pb2 as pb
 from tests.support.showcase import DELTA_SCHEMA
 from tests.wire.overlays import begin
@@ -41,7 +44,7 @@ ESCAPES = (
     "x/%61",
     "cafe\u0301/y",
 )
-"""Below the warehouse's root: each of them has two readings, leads elsewhere, or lies in Lakepact's own folders."""
+"""Below the warehouse's root: each of them has two readings, leads elsewhere, or is in Lakepact's own folders."""
 
 
 def view(**more: Any) -> Json:
@@ -105,16 +108,16 @@ async def test_no_table_is_created_inside_or_around_another(anywhere: Wire, firs
     wire = anywhere
     root = wire.root
     await wire.namespace()
-    places = {"outer": f"{root}/place", "inner": f"{root}/place/deep/inner"}
+    locations = {"outer": f"{root}/place", "inner": f"{root}/place/deep/inner"}
     second = "outer" if first == "inner" else "inner"
-    await wire.table("one", location=places[first])
+    await wire.table("one", location=locations[first])
     await wire.table("other")
     moved = await wire.load("other")
-    document = successor(moved, location=places[second])
+    document = successor(moved, location=locations[second])
     file = f"{moved['metadata']['location']}/metadata/00009-x.metadata.json"
     await put_blob(wire, file, {**document, "table-uuid": "7c3b6a52-6c4f-4b73-9d7e-0a4f6a0f4e11"})
-    move = {"requirements": [], "updates": [{"action": "set-location", "location": places[second]}]}
-    creation = {"name": "two", "schema": {"type": "struct", "fields": []}, "location": places[second]}
+    move = {"requirements": [], "updates": [{"action": "set-location", "location": locations[second]}]}
+    creation = {"name": "two", "schema": {"type": "struct", "fields": []}, "location": locations[second]}
     requests: list[tuple[str, Json]] = [
         ("/namespaces/db/tables", creation),
         ("/namespaces/db/tables", {**creation, "stage-create": True}),
@@ -124,16 +127,73 @@ async def test_no_table_is_created_inside_or_around_another(anywhere: Wire, firs
     ]
     if wire.settings.store.startswith(("sqlite", "postgres")):
         requests.append(
-            ("/namespaces/db/delta-tables", {"name": "two", "schema": DELTA_SCHEMA, "location": places[second]})
+            ("/namespaces/db/delta-tables", {"name": "two", "schema": DELTA_SCHEMA, "location": locations[second]})
         )
     for path, body in requests:
         answer = await wire.post(path, body)
         assert answer.status == 400, (path, answer.body)
         assert "overlaps" in answer.error["message"] and "db.one" in answer.error["message"], answer.body
     tx = await begin(wire)
-    assert (await tx.create("two", location=places[second])).status == 400
+    assert (await tx.create("two", location=locations[second])).status == 400
     assert (await tx.post(table_path("other"), move)).status == 400
-    assert (await wire.create("beside", location=f"{places['outer']}-more")).status == 200
+    assert (await wire.create("sibling", location=f"{locations['outer']}-more")).status == 200
+
+
+async def test_of_tables_that_contain_one_another_and_come_at_the_same_instant_one_is_created(anywhere: Wire) -> None:
+    wire = anywhere
+    await wire.namespace()
+    for number in range(4):
+        root = f"{wire.root}/place{number}"
+        assert (
+            await wire.post("/namespaces", {"namespace": [f"n{number}"], "properties": {"location": f"{root}/deep"}})
+        ).status == 200
+        answers = await asyncio.gather(
+            wire.create(f"outer{number}", location=root),
+            wire.create(f"inner{number}", location=f"{root}/deep/inner"),
+            wire.create(f"middle{number}", location=f"{root}/deep"),
+            wire.create("default", f"n{number}"),
+        )
+        created = [answer.json()["metadata"]["location"] for answer in answers if answer.status == 200]
+        assert created and {answer.status for answer in answers} <= {200, 400}, [answer.body for answer in answers]
+        for outer, inner in permutations(created, 2):
+            assert not inner.startswith(f"{outer}/"), (outer, inner)
+
+
+async def test_note_of_a_crashed_request_neither_reserves_a_location_nor_hides_it(anywhere: Wire) -> None:
+    wire = anywhere
+    await wire.namespace()
+    assert wire.service is not None
+    parts = wire.service.catalogs["main"].parts
+    for location in (f"{wire.root}/place", f"{wire.root}/other"):
+        key = parts.keys.location(parts.warehouse.blob_name(location))
+        assert await announce(parts, (await parts.store.read([key]))[key], location) is not None
+    assert (await wire.create("inner", location=f"{wire.root}/place/inner")).status == 200
+    key = parts.keys.location("place")
+    assert (await parts.store.read([key]))[key].value is None
+    assert (await wire.create("outer", location=f"{wire.root}/place")).status == 400
+    tx = await begin(wire)
+    assert (await tx.create("t", location=f"{wire.root}/other")).status == 200
+    assert (await tx.do("commit")).status == 200
+    assert (await wire.create("u", location=f"{wire.root}/other/u")).status == 400
+
+
+@pytest.mark.parametrize("second", ["inner", "outer"])
+async def test_table_is_not_restored_into_an_overlap(anywhere: Wire, second: str) -> None:
+    wire = anywhere
+    await wire.namespace()
+    locations = {"outer": f"{wire.root}/place", "inner": f"{wire.root}/place/inner"}
+    first = "outer" if second == "inner" else "inner"
+    id = (await wire.table("dropped", location=locations[first]))["metadata"]["table-uuid"]
+    assert (await wire.delete(table_path("dropped"))).status == 204
+    assert wire.service is not None
+    catalog = wire.service.catalogs["main"]
+    before_ms = catalog.now_ms()
+    await catalog.collect_step(lambda draft: catalog.dropped.release(draft, id, before_ms))
+    assert (await wire.create("t", location=locations[second])).status == 200
+    refused = await wire.post("/tables/undrop", {"identifier": {"namespace": ["db"], "name": "dropped"}})
+    assert refused.status == 400 and "overlaps" in refused.error["message"], refused.body
+    assert (await wire.delete(table_path("t"))).status == 204
+    assert (await wire.post("/tables/undrop", {"identifier": {"namespace": ["db"], "name": "dropped"}})).status == 400
 
 
 async def put_blob(wire: Wire, location: str, document: Json) -> None:
@@ -163,6 +223,20 @@ async def test_of_two_open_transactions_the_second_to_publish_is_refused(anywher
     assert refused.status == 409 and "overlaps" in refused.error["message"], refused.body
 
 
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+async def test_a_refused_location_around_others_fails_no_open_transaction(anywhere: Wire, isolation: str) -> None:
+    wire = anywhere
+    await wire.namespace()
+    root = wire.root
+    await wire.table("first", location=f"{root}/place/first")
+    tx = await begin(wire, isolation=isolation)
+    assert (await tx.create("second", location=f"{root}/place/second")).status == 200
+    refused = await wire.create("outer", location=f"{root}/place")
+    assert refused.status == 400 and "overlaps" in refused.error["message"], refused.body
+    committed = await tx.do("commit")
+    assert committed.status == 200, committed.body
+
+
 async def test_tables_of_one_transaction_do_not_overlap_either(wire: Wire) -> None:
     await wire.namespace()
     root = wire.root
@@ -181,7 +255,7 @@ async def test_dropped_table_keeps_its_location_and_is_not_restored_into_another
     assert refused.status == 400 and "was dropped" in refused.error["message"]
 
 
-async def test_namespace_location_inside_a_table_gives_no_table_there(wire: Wire) -> None:
+async def test_namespace_location_inside_a_table_gives_no_table(wire: Wire) -> None:
     await wire.namespace()
     location = (await wire.table("t", location=f"{wire.root}/place"))["metadata"]["location"]
     assert (
@@ -208,8 +282,8 @@ async def test_overlap_refusal_names_no_table_that_the_requester_cannot_see(tmp_
         answer = await ann.create("t")
         assert answer.status == 400 and "overlaps" in answer.error["message"]
         assert "zzsecret" not in str(answer.body) and made["metadata"]["table-uuid"] not in str(answer.body)
-        seen = await root.create("t")
-        assert seen.status == 400 and "hidden.zzsecret" in seen.error["message"]
+        by_root = await root.create("t")
+        assert by_root.status == 400 and "hidden.zzsecret" in by_root.error["message"]
         tx = (await ann.post("/transactions", {})).json()["transaction-id"]
         staged = await ann.at(f"main@{tx}").create("t")
         assert staged.status == 400 and "zzsecret" not in str(staged.body)
@@ -235,5 +309,5 @@ async def test_prepare_with_a_location_over_a_hidden_table_does_not_name_it(tmp_
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await room.stub.PrepareTransaction(request, metadata=(("authorization", "eve"),))
                 assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-                told = (str(refused.value.details()) + str(refused.value.trailing_metadata())).replace(location, "")
-                assert "hidden" not in told and secret["table-uuid"] not in told
+                refusal = (str(refused.value.details()) + str(refused.value.trailing_metadata())).replace(location, "")
+                assert "hidden" not in refusal and secret["table-uuid"] not in refusal

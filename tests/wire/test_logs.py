@@ -43,8 +43,9 @@ async def test_a_plan_that_is_made_again_is_told(wire: Wire) -> None:
 
 async def test_upkeep_and_mirrors_tell_of_every_step(wire: Wire) -> None:
     await wire.namespace()
-    made = (await wire.post("/namespaces/db/delta-tables", {"name": "d", "schema": SCHEMA})).json()
     with capture_logs() as lines:
+        # The log follows in the background, perhaps before the response to the creation.
+        made = (await wire.post("/namespaces/db/delta-tables", {"name": "d", "schema": SCHEMA})).json()
         assert wire.service is not None
         await wire.service.upkeep.turn()
         await wire.post("/delta-tables/mirror", {"tables": [made["table-id"]]})

@@ -100,12 +100,12 @@ async def test_a_namespace_is_created_with_the_parents_that_are_missing(anywhere
         assert (await anywhere.delete(f"/namespaces/{segment(*levels)}")).status == 204
 
 
-async def test_namespaces_created_at_once_share_the_parents_that_were_missing(anywhere: Wire) -> None:
+async def test_namespaces_created_at_once_share_the_parents_that_were_missing(contended: Wire) -> None:
     answers = await asyncio.gather(
-        *(anywhere.post("/namespaces", {"namespace": ["p", "q", f"n{number}"]}) for number in range(6))
+        *(contended.post("/namespaces", {"namespace": ["p", "q", f"n{number}"]}) for number in range(6))
     )
     assert [answer.status for answer in answers] == [200] * 6
-    assert len((await anywhere.get("/namespaces?parent=p%1Fq")).json()["namespaces"]) == 6
+    assert len((await contended.get("/namespaces?parent=p%1Fq")).json()["namespaces"]) == 6
 
 
 async def test_missing_parents_are_staged_and_published_with_the_namespace(anywhere: Wire) -> None:
@@ -261,22 +261,22 @@ async def test_a_refused_drop_leaves_the_namespace_as_it_was(wire: Wire) -> None
     await wire.table("u")
 
 
-async def test_a_drop_that_races_a_creation_never_leaves_an_orphan(anywhere: Wire) -> None:
+async def test_a_drop_that_races_a_creation_never_leaves_an_orphan(contended: Wire) -> None:
     """Whichever wins, a table that was created is in a namespace that is there."""
     won = {"created": 0, "dropped": 0}
     for number in range(40):
         name = f"race{number}"
-        await anywhere.namespace(name)
+        await contended.namespace(name)
         what: Any = {
-            0: lambda name=name: anywhere.create("t", name),
-            1: lambda name=name: anywhere.post("/namespaces", {"namespace": [name, "child"]}),
-            2: lambda name=name: anywhere.commit_all({**creation(), "identifier": _identifier(name, "t")}),
+            0: lambda name=name: contended.create("t", name),
+            1: lambda name=name: contended.post("/namespaces", {"namespace": [name, "child"]}),
+            2: lambda name=name: contended.commit_all({**creation(), "identifier": _identifier(name, "t")}),
         }[number % 3]
-        steps = [anywhere.delete(f"/namespaces/{name}"), what(), anywhere.delete(f"/namespaces/{name}")]
+        steps = [contended.delete(f"/namespaces/{name}"), what(), contended.delete(f"/namespaces/{name}")]
         dropped, created, again = await asyncio.gather(*(steps if number % 2 else reversed(steps)))
         if not number % 2:
             dropped, again = again, dropped
-        there = (await anywhere.head(f"/namespaces/{name}")).status == 204
+        there = (await contended.head(f"/namespaces/{name}")).status == 204
         was_dropped = 204 in (dropped.status, again.status)
         assert created.status in (200, 204, 404), created.body
         assert there == (created.status != 404), (created.body, dropped.body, again.body)

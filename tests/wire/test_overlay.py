@@ -550,9 +550,9 @@ async def test_an_append_sent_twice_without_a_key_is_recognised_inside(anywhere:
     assert (await tx.load())["metadata-location"] == first.json()["metadata-location"]
 
 
-async def test_two_clients_in_one_transaction_lose_nothing(anywhere: Wire) -> None:
-    await furnish(anywhere, "a", "b")
-    tx = await begin(anywhere)
+async def test_two_clients_in_one_transaction_lose_nothing(contended: Wire) -> None:
+    await furnish(contended, "a", "b")
+    tx = await begin(contended)
 
     async def work(client: int) -> None:
         for number in range(8):
@@ -566,7 +566,7 @@ async def test_two_clients_in_one_transaction_lose_nothing(anywhere: Wire) -> No
     assert expected.items() <= properties(await tx.load("b")).items()
     await tx.publish()
     for name in "ab":
-        assert expected.items() <= properties(await anywhere.load(name)).items()
+        assert expected.items() <= properties(await contended.load(name)).items()
 
 
 # --- documents ---
@@ -631,7 +631,7 @@ async def test_a_hundred_tables_are_one_commit(wire: Wire) -> None:
 
 async def test_a_thousand_statements_are_one_version(wire: Wire) -> None:
     await furnish(wire, "t")
-    tx: Overlaid = await begin(wire)
+    tx: Overlaid = await begin(wire, ttl_seconds=86_400)
     for number in range(1_000):
         assert (await tx.commit([set_properties(**{f"p{number % 50}": str(number)})])).status == 200
     await tx.publish()

@@ -220,6 +220,22 @@ async def test_a_table_that_moved_is_a_conflict_that_names_it(anywhere: Wire, is
     assert (shown["state"], shown["error"]["conflicts"]) == ("failed", answer.error["conflicts"])
 
 
+@pytest.mark.parametrize("step", ["commit", "prepare"])
+async def test_a_refused_transaction_leaves_no_overlay_in_memory(anywhere: Wire, step: str) -> None:
+    assert anywhere.service is not None
+    overlays = anywhere.service.catalogs["main"].transactions._overlays
+    await furnish(anywhere, "t")
+    tx = await begin(anywhere)
+    assert (await tx.commit(append(1))).status == 200
+    assert list(overlays) == [tx.id]
+    assert (await anywhere.commit(append(9))).status == 200
+    assert conflicting(await tx.do(step)) == ["t"]
+    assert not overlays
+    # Nor does the commit, sent again.
+    assert conflicting(await tx.do("commit")) == ["t"]
+    assert not overlays
+
+
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 async def test_a_name_that_was_taken_meanwhile_is_a_conflict(wire: Wire, isolation: str) -> None:
     await furnish(wire)
@@ -758,7 +774,7 @@ async def test_listings_of_an_ended_transaction_are_empty(
 ) -> None:
     """An engine that has it configured as a catalog can still list all its catalogs in one query."""
     await furnish(anywhere, "t")
-    tx = await begin(anywhere, ttl_seconds=0.2 if end == "expire" else 60)
+    tx = await begin(anywhere, ttl_seconds=0.2 if end == "expire" else 600)
     await tx.commit(append(1))
     if end == "expire":
         await _expired(tx)

@@ -52,8 +52,8 @@ async def furnish(people: House) -> None:
         assert (await people.root.grant(holder, role, **on)).status in (200, 204)
 
 
-async def begun(person: Person, **asked: Any) -> tuple[str, Person]:
-    answer = await person.post("/transactions", {"ttl-seconds": 86_400, **asked})
+async def begun(person: Person, **options: Any) -> tuple[str, Person]:
+    answer = await person.post("/transactions", {"ttl-seconds": 86_400, **options})
     assert answer.status == 200, answer.body
     transaction = answer.json()["transaction-id"]
     return transaction, person.at(f"main@{transaction}")
@@ -73,7 +73,7 @@ async def test_t_right_17_a_reader_cannot_hold_a_table_against_its_owners(people
     answer = await people.eve.post(f"/transactions/{transaction}/prepare")
     assert answer.status == 403, answer.body
     assert "db.shared" in answer.error["message"] and "without preparing" in answer.error["message"]
-    # Nothing is held: the owner goes on.
+    # Nothing is held: the owner can commit.
     assert (await people.ann.post(table_path("shared"), CHANGE)).status == 200
     assert (await people.ann.delete(table_path("shared"))).status == 204
 
@@ -103,9 +103,7 @@ async def test_under_snapshot_isolation_a_reader_prepares_and_holds_only_what_it
 
 
 @pytest.mark.parametrize("path", [table_path("missing"), "/namespaces/db"])
-async def test_nobody_holds_a_free_name_or_a_namespace_without_the_right_to_create_there(
-    people: House, path: str
-) -> None:
+async def test_holding_a_free_name_or_a_namespace_takes_the_right_to_create(people: House, path: str) -> None:
     await furnish(people)
     assert (await people.root.grant("user:eve", "read", **on_namespace("db"))).status in (200, 204)
     transaction, inside = await begun(people.eve)

@@ -10,7 +10,7 @@ SOURCE = {"kind": "upkeep", "job": "projections"}
 
 
 async def project(wire: Wire, read_ms: int) -> None:
-    """What a run of the projections leaves behind: its position and a commit of its own."""
+    """What a run of the projections leaves behind: its position and its commit."""
     tx = await begin(wire)
     position: Json = {"format": 1, "through": "2026-01-01", "read-ms": read_ms, "runs": 1, "receipts": 1}
     assert (await tx.put("lakepact.projections", position)).status == 200

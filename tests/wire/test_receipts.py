@@ -21,6 +21,7 @@ from lakepact.stores import open_blobs, open_store
 from lakepact.upkeep.receipts import Receipts
 from tests.wire import test_delta as delta
 from tests.wire.world import (
+    CONTENDED,
     WIDER,
     Json,
     Wire,
@@ -186,7 +187,7 @@ async def test_a_transaction_of_many_tables_leaves_one_receipt_for_each(tmp_path
 
 
 async def test_racing_writers_leave_exactly_one_receipt_a_version(tmp_path: Path) -> None:
-    async with Wire.opened(tmp_path) as wire:
+    async with Wire.opened(tmp_path, **CONTENDED) as wire:
         await wire.namespace()
         await wire.table()
         await asyncio.gather(*(wire.commit([set_properties(**{f"p{number}": "x"})]) for number in range(10)))

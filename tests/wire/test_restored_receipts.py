@@ -29,7 +29,7 @@ async def reconciled(wire: Wire, *, full: bool) -> None:
     await Reconciler(catalogs, store, CLOCK, RNG, Depth(full=full)).run()
 
 
-def told(wire: Wire) -> list[tuple[str, str]]:
+def receipts_in(wire: Wire) -> list[tuple[str, str]]:
     return [(one["change"], one["name"]) for one in receipts(wire) if one["kind"] != "namespace"]
 
 
@@ -50,16 +50,16 @@ async def test_every_change_after_a_restore_has_its_receipt_and_none_appears_tha
         async with Wire.opened(tmp_path, store=old) as wire:
             await rename(wire, "a", "lost")
             await rename(wire, "u", "lost2")
-        before = told(wire)
+        before = receipts_in(wire)
         await restored(new, tmp_path / "backup.gz")
         async with Wire.opened(tmp_path, store=new) as wire:
             await reconciled(wire, full=full)
-        assert told(wire) == before
+        assert receipts_in(wire) == before
         async with Wire.opened(tmp_path, store=new) as wire:
             await rename(wire, "u", "v")
             assert (await wire.delete("/namespaces/db/tables/a")).status == 204
             await reconciled(wire, full=full)
-        assert told(wire) == [*before, ("rename", "v"), ("drop", "a")]
+        assert receipts_in(wire) == [*before, ("rename", "v"), ("drop", "a")]
         documents = [one for one in receipts(wire) if one["kind"] != "namespace"]
         generations = [one["generation"] for one in documents]
         assert generations[: len(before)] == [0] * len(before)
@@ -69,7 +69,7 @@ async def test_every_change_after_a_restore_has_its_receipt_and_none_appears_tha
 async def test_two_restores_of_one_backup_have_two_generations_and_a_later_one_is_greater(
     tmp_path: Path, postgres: LazyPostgres
 ) -> None:
-    found: list[int] = []
+    generations: list[int] = []
     backup = tmp_path / "backup.gz"
     async with Wire.opened(tmp_path) as wire:
         await wire.namespace("db")
@@ -80,8 +80,8 @@ async def test_two_restores_of_one_backup_have_two_generations_and_a_later_one_i
             await restored(url, backup)
             async with Wire.opened(tmp_path, store=url) as wire:
                 assert wire.service is not None
-                found.append(wire.service.catalogs["main"].settings.generation)
+                generations.append(wire.service.catalogs["main"].settings.generation)
             # The last one is made from a backup of a store that was itself restored.
             backup = tmp_path / f"backup-{number}.gz"
             await saved(url, backup)
-    assert found == sorted(set(found)) and found[0] > 0
+    assert generations == sorted(set(generations)) and generations[0] > 0

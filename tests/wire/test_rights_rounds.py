@@ -88,14 +88,14 @@ async def test_a_creation_looks_for_its_name_and_its_id_among_all_kinds_in_one_r
         assert published.count("read") == 2, "the grants; and namespace and id together"
 
 
-async def test_looking_whose_the_folders_above_a_new_table_are_costs_no_look_of_its_own(tmp_path: Path) -> None:
+async def test_checking_the_folders_above_a_new_table_costs_no_extra_read(tmp_path: Path) -> None:
     async with Wire.opened(tmp_path, receipts=False) as wire:
         await wire.namespace()
         await wire.table("first")
         assert wire.service is not None
         calls = Calls(wire.service.catalogs["main"].parts.store)
-        chosen = await calls.of(lambda: wire.create("t"))
-        deep = await calls.of(lambda: wire.create("u", location=f"{wire.root}/a/b/c/d/e/u"))
-        assert chosen == ["read", "read", "read", "read", "commit"]
-        # A location that somebody has chosen may be around others: those are scanned.
-        assert deep == ["read", "read", "read", "read", "scan", "scan", "commit"]
+        default = await calls.of(lambda: wire.create("t"))
+        chosen = await calls.of(lambda: wire.create("u", location=f"{wire.root}/a/b/c/d/e/u"))
+        assert default == ["read", "read", "read", "read", "commit"]
+        # A chosen location may be around others. It is announced, by a commit, before they are scanned (ADR 0031).
+        assert chosen == ["read", "read", "read", "read", "commit", "scan", "scan", "commit"]

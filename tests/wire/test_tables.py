@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from lakepact.catalog.keys import Keys
 from lakepact.stores import open_store
+from lakepact.stores.blobs import FileBlobs
 from tests.wire.world import (
     SCHEMA,
     WIDER,
@@ -65,12 +67,12 @@ async def test_a_table_is_created_once(anywhere: Wire) -> None:
     assert await anywhere.tables() == ["t"]
 
 
-async def test_of_many_that_create_the_same_table_one_succeeds(anywhere: Wire) -> None:
-    await anywhere.namespace()
-    answers = await asyncio.gather(*(anywhere.create() for _ in range(8)))
+async def test_of_many_that_create_the_same_table_one_succeeds(contended: Wire) -> None:
+    await contended.namespace()
+    answers = await asyncio.gather(*(contended.create() for _ in range(8)))
     assert sorted(answer.status for answer in answers) == [200] + [409] * 7
     [won] = [answer.json() for answer in answers if answer.status == 200]
-    assert await anywhere.load() == won
+    assert await contended.load() == won
 
 
 async def test_what_does_not_exist_is_404(wire: Wire) -> None:
@@ -281,16 +283,29 @@ async def test_a_stale_sequence_number_is_409_so_that_clients_try_again(wire: Wi
     assert (await wire.commit(append(2, 1, 1))).refusal == (409, "CommitFailedException")
 
 
-async def test_concurrent_commits_whose_requirements_hold_all_succeed(anywhere: Wire) -> None:
+async def test_a_snapshot_of_a_clock_that_is_90_seconds_ahead_is_committed(anywhere: Wire) -> None:
     await anywhere.namespace()
-    made = await anywhere.table()
+    await anywhere.table()
+    ahead_ms = time.time_ns() // 1_000_000 + 90_000
+    answer = await anywhere.commit(append(1, **{"timestamp-ms": ahead_ms}))
+    assert answer.status == 200, answer.body
+    [committed] = (await anywhere.load())["metadata"]["snapshots"]
+    assert committed["timestamp-ms"] == ahead_ms
+    # The next writer has the time of the server.
+    assert (await anywhere.commit(append(2, 2, 1))).status == 200
+    assert (await anywhere.load())["metadata"]["current-snapshot-id"] == 2
+
+
+async def test_concurrent_commits_whose_requirements_hold_all_succeed(contended: Wire) -> None:
+    await contended.namespace()
+    made = await contended.table()
     uuid = {"type": "assert-table-uuid", "uuid": made["metadata"]["table-uuid"]}
     count = 24
     answers = await asyncio.gather(
-        *(anywhere.commit([set_properties(**{f"p{number}": str(number)})], [uuid]) for number in range(count))
+        *(contended.commit([set_properties(**{f"p{number}": str(number)})], [uuid]) for number in range(count))
     )
     assert [answer.status for answer in answers] == [200] * count
-    after = await anywhere.load()
+    after = await contended.load()
     assert {name for name in after["metadata"]["properties"] if name.startswith("p")} == {
         f"p{number}" for number in range(count)
     }
@@ -298,14 +313,14 @@ async def test_concurrent_commits_whose_requirements_hold_all_succeed(anywhere: 
     assert len({answer.json()["metadata-location"] for answer in answers}) == count
 
 
-async def test_of_concurrent_appends_to_one_branch_one_succeeds(anywhere: Wire) -> None:
-    await anywhere.namespace()
-    await anywhere.table()
+async def test_of_concurrent_appends_to_one_branch_one_succeeds(contended: Wire) -> None:
+    await contended.namespace()
+    await contended.table()
     empty = {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}
-    answers = await asyncio.gather(*(anywhere.commit(append(number), [empty]) for number in range(1, 9)))
+    answers = await asyncio.gather(*(contended.commit(append(number), [empty]) for number in range(1, 9)))
     assert sorted(answer.status for answer in answers) == [200] + [409] * 7
     [won] = [number for number, answer in enumerate(answers, 1) if answer.status == 200]
-    metadata = (await anywhere.load())["metadata"]
+    metadata = (await contended.load())["metadata"]
     assert metadata["current-snapshot-id"] == won
     assert [one["snapshot-id"] for one in metadata["snapshots"]] == [won]
 
@@ -529,6 +544,39 @@ async def test_a_damaged_metadata_file_is_a_clear_500_and_nothing_is_changed(tmp
         assert await wire.load() == made
 
 
+@pytest.mark.parametrize("step", ["read", "parse"])
+async def test_too_little_memory_for_a_metadata_file_is_503_and_not_called_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async with Wire.opened(tmp_path) as wire:
+        await wire.namespace()
+        made = await wire.table()
+    text, loads = wire.path_of(made["metadata-location"]).read_bytes(), orjson.loads
+
+    async def read(blobs: FileBlobs, name: str) -> bytes | None:
+        raise MemoryError
+
+    def parse(data: Any) -> Any:
+        if data == text:
+            # The words of orjson for a failed allocation.
+            raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
+        return loads(data)
+
+    # Another server: nothing is cached.
+    async with Wire.opened(tmp_path) as wire:
+        with monkeypatch.context() as patched:
+            if step == "read":
+                patched.setattr(FileBlobs, "get", read)
+            else:
+                patched.setattr(orjson, "loads", parse)
+            for answer in (await wire.get(table_path()), await wire.commit([set_properties(a="b")])):
+                assert answer.refusal == (503, "ServiceUnavailableException"), answer.body
+                assert made["metadata-location"] in answer.error["message"]
+                assert "not enough free memory" in answer.error["message"]
+                assert "is damaged" not in answer.error["message"]
+        assert await wire.load() == made
+
+
 # --- dropping, renaming ---
 
 
@@ -603,39 +651,39 @@ async def test_a_rename_is_refused_when_source_target_or_namespace_do_not_fit(wi
     assert await wire.tables() == ["t", "u"]
 
 
-async def test_a_commit_that_meets_a_rename_reaches_the_table_or_is_404(anywhere: Wire) -> None:
-    await anywhere.namespace()
-    await anywhere.table()
+async def test_a_commit_that_meets_a_rename_reaches_the_table_or_is_404(contended: Wire) -> None:
+    await contended.namespace()
+    await contended.table()
     for number in range(10):
         names = ("t", "u") if number % 2 == 0 else ("u", "t")
         committed, renamed, loaded, dropped = await asyncio.gather(
-            anywhere.commit([set_properties(**{f"p{number}": "x"})], name=names[0]),
-            anywhere.post("/tables/rename", _rename(["db"], names[0], ["db"], names[1])),
-            anywhere.get(table_path(names[0])),
-            anywhere.head(table_path(names[1])),
+            contended.commit([set_properties(**{f"p{number}": "x"})], name=names[0]),
+            contended.post("/tables/rename", _rename(["db"], names[0], ["db"], names[1])),
+            contended.get(table_path(names[0])),
+            contended.head(table_path(names[1])),
         )
         assert renamed.status == 204
         assert committed.status in (200, 404)
         assert loaded.status in (200, 404)
         assert dropped.status in (204, 404)
-        properties = (await anywhere.load(names[1]))["metadata"]["properties"]
+        properties = (await contended.load(names[1]))["metadata"]["properties"]
         assert (f"p{number}" in properties) == (committed.status == 200)
 
 
-async def test_loads_and_commits_that_race_drops_are_never_a_server_error(anywhere: Wire) -> None:
-    await anywhere.namespace()
+async def test_loads_and_commits_that_race_drops_are_never_a_server_error(contended: Wire) -> None:
+    await contended.namespace()
     for _ in range(8):
-        await anywhere.table()
-        await anywhere.load()
+        await contended.table()
+        await contended.load()
         answers = await asyncio.gather(
-            anywhere.delete(table_path()),
-            *(anywhere.get(table_path()) for _ in range(6)),
-            *(anywhere.commit([set_properties(a="b")]) for _ in range(3)),
-            anywhere.create(),
-            anywhere.delete(table_path()),
+            contended.delete(table_path()),
+            *(contended.get(table_path()) for _ in range(6)),
+            *(contended.commit([set_properties(a="b")]) for _ in range(3)),
+            contended.create(),
+            contended.delete(table_path()),
         )
         assert all(answer.status < 500 for answer in answers), [answer.body for answer in answers]
-        await anywhere.delete(table_path())
+        await contended.delete(table_path())
 
 
 # --- registering ---

@@ -190,19 +190,19 @@ async def test_an_empty_transaction_changes_nothing(wire: Wire) -> None:
     assert (await wire.commit_all(key=new_key())).status == 204
 
 
-async def test_concurrent_transfers_between_two_tables_are_seen_whole(anywhere: Wire) -> None:
+async def test_concurrent_transfers_between_two_tables_are_seen_whole(contended: Wire) -> None:
     """Each writes the same number to both tables. Whoever comes last, the two agree."""
-    await anywhere.namespace()
+    await contended.namespace()
     for name in ("a", "b"):
-        await anywhere.table(name)
+        await contended.table(name)
 
     async def write(number: int) -> Any:
         changes = [change(name, [set_properties(n=str(number))]) for name in ("a", "b")]
-        return await anywhere.commit_all(*(changes if number % 2 else reversed(changes)))
+        return await contended.commit_all(*(changes if number % 2 else reversed(changes)))
 
     answers = await asyncio.gather(*(write(number) for number in range(12)))
     assert {answer.status for answer in answers} == {204}
-    seen = [(await anywhere.load(name))["metadata"]["properties"]["n"] for name in ("a", "b")]
+    seen = [(await contended.load(name))["metadata"]["properties"]["n"] for name in ("a", "b")]
     assert seen[0] == seen[1]
 
 

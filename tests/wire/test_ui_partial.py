@@ -8,7 +8,6 @@ One file, as every page is looked at with the same eyes.
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -25,7 +24,7 @@ from lakepact.catalog.work import Call
 from tests.support.asgi_client import Answer
 from tests.support.pages import Html
 from tests.support.showcase import DELTA_SCHEMA
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import wait_until_async
 from tests.wire.people import House, Person, house, on_namespace, on_table
 from tests.wire.test_rights_rounds import Calls
 from tests.wire.uis import guarded, many_tables
@@ -210,14 +209,18 @@ async def own(scene: Scene) -> None:
 
 
 async def receipts_are_there(scene: Scene) -> None:
-    """They are written after the answer."""
-    async with asyncio.timeout(PATIENCE_S):
-        while "hers" not in (await scene.look("/ui/pipelines/main")).text or not [
-            href
-            for href, _ in (await scene.look("/ui/catalog/main/db/p/timeline", who="root")).links
-            if href.startswith("/ui/pipelines/main/")
-        ]:
-            await asyncio.sleep(0.05)
+    """Wait for the receipts that tests look at: they are written after the response, and in any order."""
+
+    async def written() -> bool:
+        run = await scene.look("/ui/catalog/main/db/p/timeline", who="root")
+        together = await scene.look("/ui/catalog/main/half/plain/timeline", who="root")
+        return (
+            "hers" in (await scene.look("/ui/pipelines/main")).text
+            and any(href.startswith("/ui/pipelines/main/") for href, _ in run.links)
+            and "together with 3 others" in together.text
+        )
+
+    await wait_until_async(written, "the receipts were never written")
 
 
 def shown_in(body: bytes) -> str:

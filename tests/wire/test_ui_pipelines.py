@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -302,15 +303,21 @@ async def test_report_that_came_before_the_commit_follows_the_record(wire: Wire)
     assert (await put(wire, transaction_id, {**REPORT, "run-id": "tuesday"})).status == 409
 
 
+async def begun_beside_a_hidden_table(people: House) -> str:
+    """Let bob, who sees `pub.t` but not `secret.t`, begin the transaction of a run. Return its id."""
+    for namespace in ("pub", "secret"):
+        await people.root.namespace(namespace)
+        await people.root.table("t", namespace)
+    await people.root.grant("user:bob", "write", **on_namespace("pub"))
+    begun = await people.bob.post("/transactions", {"properties": {"pipeline": "p", "run-id": "r"}})
+    id: str = begun.json()["transaction-id"]
+    return id
+
+
 @pytest.mark.parametrize("end", ["commit", "abort"])
 async def test_report_shows_no_table_that_its_author_cannot_see(tmp_path: Path, end: str) -> None:
     async with house(tmp_path) as people:
-        for namespace in ("pub", "secret"):
-            await people.root.namespace(namespace)
-            await people.root.table("t", namespace)
-        await people.root.grant("user:bob", "write", **on_namespace("pub"))
-        begun = await people.bob.post("/transactions", {"properties": {"pipeline": "p", "run-id": "r"}})
-        id = begun.json()["transaction-id"]
+        id = await begun_beside_a_hidden_table(people)
         inside = people.bob.at(f"main@{id}")
         assert (await inside.get(table_path("t", "secret"))).status in (403, 404)
         changed = {"requirements": [], "updates": [set_properties(a="b")]}
@@ -338,3 +345,41 @@ async def test_facts_in_a_report_are_the_servers_and_not_its_authors(wire: Wire)
     transaction_id = await run(wire, {**REPORT, "format": 2, "transaction": forged}, end="abort")
     assert "committed" not in (await look(wire, f"/ui/pipelines/main/{transaction_id}")).text
     assert "No lineage known" in (await look(wire, "/ui/catalog/main/db/facts/lineage")).text
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", ""])
+async def test_own_report_does_not_show_which_hidden_tables_exist(tmp_path: Path, end: str) -> None:
+    pages: list[list[str]] = []
+    for name in ("secret.t", "secret.missing"):
+        async with house(tmp_path / name) as people:
+            id = await begun_beside_a_hidden_table(people)
+            changed = {"requirements": [], "updates": [set_properties(a="b")]}
+            assert (await people.bob.at(f"main@{id}").post(table_path("t", "pub"), changed)).status == 200
+            if end:
+                assert (await people.bob.post(f"/transactions/{id}/{end}")).status == 200
+            assert (await people.bob.put(f"/transactions/{id}/report", naming(name))).status == 204
+            pages.append([])
+            for path in (f"/ui/pipelines/main/{id}", "/ui/pipelines/main", "/ui/catalog/main/pub/t/lineage"):
+                answer = await people.bob.client.send("GET", path, headers={"X-Test-User": "bob"})
+                assert answer.status == 200, answer.body
+                body = answer.body.decode()
+                assert name not in body
+                body = re.sub(r"<code>[^<]*</code>", "the short id", body.replace(id, "the run"))
+                pages[-1].append(re.sub(r"\d+ \w+ ago|just now|\d[\d.:-]*", "…", body))
+    assert pages[0] == pages[1]
+
+
+def naming(name: str) -> Json:
+    """A report that names this table wherever a report can name one."""
+    return {
+        "pipeline": "p",
+        "run-id": "r",
+        "state": "failed",
+        "stages": [
+            {"name": name, "target": None, "reads": [name], "state": "done"},
+            {"name": "pub.t", "target": "pub.t", "reads": [name], "state": "done"},
+            {"name": "direct", "target": name, "reads": ["pub.t"], "state": "failed"},
+        ],
+        "checks": [{"table": name, "name": "c", "status": "failed"}],
+        "inputs": [{"table": name, "used-by": [name, "pub.t"]}],
+    }

@@ -212,8 +212,8 @@ async def test_everything_that_files_hang_on_is_reachable(anywhere: Wire) -> Non
     assert {one["name"] for one in found if one["why"] == "dropped"} == {"db.gone"}
 
 
-async def test_of_several_requests_at_once_one_restores_the_table_and_the_others_are_refused(anywhere: Wire) -> None:
-    wire = anywhere
+async def test_of_several_requests_at_once_one_restores_the_table_and_the_others_are_refused(contended: Wire) -> None:
+    wire = contended
     await wire.namespace("db")
     for number in range(5):
         await create(wire, f"t{number}")

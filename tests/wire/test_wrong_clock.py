@@ -1,4 +1,4 @@
-"""A server whose clock is weeks wrong neither deletes nor ends what is not old, on any store."""
+"""A server whose clock is weeks wrong neither deletes records nor ends transactions before their time, on any store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY_S = 86_400
 
 
 @asynccontextmanager
-async def beside(wire: Wire, days: float, patch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
+async def second_server(wire: Wire, days: float, patch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
     """Another server on the same store and warehouse, whose machine's clock is wrong by this much."""
 
     class Wrong(SystemClock):
@@ -52,7 +52,7 @@ async def maintain(wire: Wire) -> Report:
 
 
 @pytest.mark.parametrize("days", [40, -40], ids=["ahead", "behind"])
-async def test_a_clock_that_is_weeks_wrong_on_one_server_harms_nobody(
+async def test_a_clock_that_is_weeks_wrong_on_one_server_harms_no_other(
     anywhere: Wire, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = anywhere
@@ -60,13 +60,13 @@ async def test_a_clock_that_is_weeks_wrong_on_one_server_harms_nobody(
         pytest.skip("two servers cannot share memory")
     await wire.namespace("db")
     location = (await create(wire, "t"))["metadata-location"]
-    await create(wire, "gone")
+    purged = (await create(wire, "gone"))["metadata-location"]
     key, body = new_key(), {"requirements": [], "updates": [set_properties(a="1")]}
     committed = await wire.post("/namespaces/db/tables/t", body, headers={"idempotency-key": key})
     assert committed.status == 200
     begun = (await wire.post("/transactions", {"ttl-seconds": 600})).json()["transaction-id"]
     assert (await wire.delete("/namespaces/db/tables/gone?purgeRequested=true")).status == 204
-    async with beside(wire, days, monkeypatch) as wrong:
+    async with second_server(wire, days, monkeypatch) as wrong:
         assert (await maintain(wrong)).counts == {}
         # It also writes; what it writes is dated by the store's time.
         late_key = new_key()
@@ -85,7 +85,8 @@ async def test_a_clock_that_is_weeks_wrong_on_one_server_harms_nobody(
     assert (await wire.get(f"/transactions/{begun}")).json()["state"] == "open"
     [note] = await dropped(wire)
     assert note["state"] == "restorable"
-    assert Path(location.removeprefix("file://")).exists()
+    for metadata_file in (location, purged):
+        assert Path(metadata_file.removeprefix("file://")).exists()
 
 
 @pytest.mark.parametrize("days", [40, -40], ids=["ahead", "behind"])
@@ -120,9 +121,9 @@ async def test_the_difference_of_the_clock_is_a_metric_and_a_warning(
 
     assert figures((await wire.client.send("GET", "/metrics")).body.decode())["lakepact_clock_confirmed"] == 1
     with capture_logs() as lines:
-        async with beside(wire, 40, monkeypatch) as wrong:
-            found = figures((await wrong.client.send("GET", "/metrics")).body.decode())
-    assert found["lakepact_clock_confirmed"] == 0
-    assert found["lakepact_clock_difference_seconds"] == pytest.approx(40 * DAY_S, abs=60)
+        async with second_server(wire, 40, monkeypatch) as wrong:
+            metrics = figures((await wrong.client.send("GET", "/metrics")).body.decode())
+    assert metrics["lakepact_clock_confirmed"] == 0
+    assert metrics["lakepact_clock_difference_seconds"] == pytest.approx(40 * DAY_S, abs=60)
     [warning] = [line for line in lines if "difference_s" in line]
     assert "Nothing is deleted by age" in warning["event"]

@@ -20,6 +20,7 @@ from lakepact.kernel.identity import uuid7
 from lakepact.server.app import Service, build
 from lakepact.settings import Settings
 from tests.support.asgi_client import Answer, AsgiClient
+from tests.support.waiting import PATIENCE_S
 
 Json = dict[str, Any]
 
@@ -36,6 +37,12 @@ WIDER: Final[Json] = {
     **SCHEMA,
     "fields": [*SCHEMA["fields"], {"id": 4, "name": "more", "required": False, "type": "string"}],
 }
+PATIENT: Final[Json] = {"request_deadline_s": PATIENCE_S, "deadline_s": PATIENCE_S}
+"""Settings of a server whose requests must succeed, however slow the machine and its disk are."""
+
+CONTENDED: Final[Json] = {**PATIENT, "held_wait_s": PATIENCE_S}
+"""The same for requests that compete with each other, where each must wait for the others."""
+
 VIEW_VERSION: Final[Json] = {
     "version-id": 1,
     "timestamp-ms": 1_700_000_000_000,
@@ -122,7 +129,7 @@ class Wire:
     @asynccontextmanager
     async def opened(cls, folder: Path, **given: Any) -> AsyncIterator[Self]:
         admit = given.pop("admit", None)
-        settings = Settings.load(**{"data": str(folder / "data"), "log_level": "error", **given})
+        settings = Settings.load(**{"data": str(folder / "data"), "log_level": "error", **PATIENT, **given})
         service = await build(settings, admit=admit)
         try:
             wire = cls(AsgiClient(service.asgi), settings, service=service)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+from lakepact.errors import Contended, OutcomeUnknown
 from lakepact.kernel.keys import Key
 from lakepact.kernel.model import Busy, CommitResult, Committed, Conflict, Transaction
 from lakepact.kernel.ports import CellStore
@@ -12,9 +13,12 @@ from tests.conformance.cells.world import A, B, C, World, keys
 
 
 async def _commit(store: CellStore, transaction: Transaction) -> CommitResult:
-    """Commit until it is decided: busy means that the same id may try again."""
+    """Commit until it is decided: busy, contended and unknown mean that the same id may try again."""
     while True:
-        result = await store.commit(transaction)
+        try:
+            result = await store.commit(transaction)
+        except (Contended, OutcomeUnknown):
+            continue
         if not isinstance(result, Busy):
             return result
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lakepact.errors import (
+    Contended,
     KeyReused,
     SnapshotTooOld,
     TooManyCells,
@@ -37,20 +38,22 @@ def _reads(plan: Transaction) -> dict[str, int]:
 
 
 async def test_a_begun_transaction_is_open_until_it_expires(world: World) -> None:
+    world.clock.stop()
     now_ms = world.clock.now_ms()
     transaction_id = world.id()
     record = await world.store.begin(transaction_id, request_hash="h", ttl_s=60, properties={"by": "a test", "ü": "ü"})
     assert (record.id, record.state, record.request_hash) == (transaction_id, State.OPEN, "h")
     assert record.isolation is Isolation.SERIALIZABLE
     assert record.properties == {"by": "a test", "ü": "ü"}
-    assert record.expires_ms is not None and 60_000 <= record.expires_ms - now_ms < 90_000
+    assert record.expires_ms is not None and record.expires_ms - now_ms == 60_000
     assert await world.record(transaction_id) == record
 
 
 async def test_a_transaction_lives_as_long_as_the_settings_say_unless_it_asks(world: World) -> None:
+    world.clock.stop()
     record = await world.store.begin(world.id())
     assert record.expires_ms is not None
-    assert record.expires_ms - record.created_ms == pytest.approx(SETTINGS.open_ttl_s * 1000, abs=2_000)
+    assert record.expires_ms - record.created_ms == SETTINGS.open_ttl_s * 1000
 
 
 async def test_beginning_twice_is_beginning_once(world: World) -> None:
@@ -177,7 +180,11 @@ async def test_p1_readers_inside_never_see_half_of_a_commit(world: World) -> Non
     async def look() -> None:
         nonlocal looked
         while not done.is_set():
-            transaction_id = await world.begin()
+            try:
+                transaction_id = await world.begin()
+            except Contended:
+                # The commits before it did not end in time.
+                continue
             try:
                 first = (await world.store.read_in(transaction_id, [A]))[A]
                 second = (await world.store.read_in(transaction_id, [B]))[B]
@@ -493,6 +500,7 @@ async def test_a_committed_transaction_takes_no_more_changes(world: World) -> No
 
 
 async def test_a_transaction_past_its_time_is_aborted_by_whoever_meets_it(world: World) -> None:
+    world.clock.stop()
     ids = [await world.begin(ttl_s=10) for _ in range(4)]
     for transaction_id in ids:
         await world.store.stage(transaction_id, "1", {A: {"n": 1}})
@@ -512,6 +520,7 @@ async def test_a_transaction_past_its_time_is_aborted_by_whoever_meets_it(world:
 
 
 async def test_renewing_moves_the_expiry_but_never_back(world: World) -> None:
+    world.clock.stop()
     transaction_id = await world.begin(ttl_s=100)
     first = (await world.record(transaction_id)).expires_ms
     assert first is not None

@@ -153,6 +153,7 @@ async def test_a_transaction_that_was_never_open_has_no_inside(world: World) -> 
 
 
 async def test_nobody_looks_into_a_transaction_that_has_ended(world: World) -> None:
+    world.clock.stop()
     aborted, expired, committed = [await world.begin(ttl_s=30) for _ in range(3)]
     for transaction_id in (aborted, expired, committed):
         await world.store.stage(transaction_id, "1", {A: {"n": 1}})

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -25,6 +24,7 @@ from lakepact.kernel.keys import key_of
 from lakepact.kernel.model import Cell, Committed, Conflict, State
 from lakepact.kernel.settings import KernelSettings
 from lakepact.runtime import SystemRng
+from lakepact.stores import postgres_session
 from lakepact.stores.postgres import PostgresCells
 from lakepact.stores.sql_format import FORMAT, NEWEST_READABLE
 from tests.conformance.cells.postgres_proxy import Fault, Proxy
@@ -241,9 +241,16 @@ async def test_a_closed_store_says_so(site: Site) -> None:
 # --- waiting ---
 
 
+@pytest.fixture
+def short_locks(patient_locks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that are opened from now on wait for a lock in vain. Nothing else that they do must be quick."""
+    monkeypatch.setattr(postgres_session, "LONGEST_LOCK_WAIT_S", 0.1)
+
+
+@pytest.mark.usefixtures("short_locks")
 async def test_p9_a_lock_held_too_long_is_contended_and_nothing_is_applied(site: Site) -> None:
     await site.put({A: {"n": 0}})
-    hasty = await site.open(replace(SETTINGS, deadline_s=0.3))
+    hasty = await site.open()
     plan = site.transaction({A: (1, {"n": 1}), B: (0, {"n": 1})})
     async with site.direct.transaction():
         await site.direct.execute(f"SELECT FROM {site.schema}.cells WHERE key = $1 FOR UPDATE", A)
@@ -255,8 +262,9 @@ async def test_p9_a_lock_held_too_long_is_contended_and_nothing_is_applied(site:
     assert isinstance(await site.store.commit(plan), Committed)
 
 
+@pytest.mark.usefixtures("short_locks")
 async def test_p9_waiting_in_vain_for_the_same_id_is_unknown(site: Site) -> None:
-    hasty = await site.open(replace(SETTINGS, deadline_s=0.3))
+    hasty = await site.open()
     plan = site.transaction({A: (0, {"n": 1})})
     async with site.direct.transaction():
         await site.direct.execute(

@@ -223,6 +223,7 @@ async def test_p8_what_is_not_finished_is_never_collected(world: World) -> None:
 
 
 async def test_p3_a_stub_is_deleted_only_when_its_id_is_refused_anyway(world: World) -> None:
+    world.clock.stop()
     plan = world.transaction({A: (0, {"n": 1})})
     await world.store.commit(plan)
     await world.store.recover()

@@ -40,8 +40,8 @@ from lakepact.stores.sqlite import SqliteCells
 from lakepact.stores.urls import open_store
 from tests.support.stores import place_for
 
-SETTINGS: Final = KernelSettings(backoff_s=0.001, max_backoff_s=0.02, max_cells=120, max_page=100)
-"""Short pauses, so that waiting in vain is quick, and limits that a test can reach."""
+SETTINGS: Final = KernelSettings(deadline_s=120.0, backoff_s=0.001, max_backoff_s=0.02, max_cells=120, max_page=100)
+"""Short pauses, so that waiting in vain is quick, limits that a test can reach, and time for a call on a slow disk."""
 
 
 class SteeredClock:
@@ -49,18 +49,24 @@ class SteeredClock:
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
+        self._stopped_s: tuple[float, float] | None = None
+
+    def stop(self) -> None:
+        """Let time pass only by `advance` from here on, for claims about what is just before or after an instant."""
+        self._stopped_s = time.time(), time.monotonic()
 
     def advance(self, seconds: float) -> None:
         self._ahead_s += seconds
 
     def now_ms(self) -> int:
-        return int((time.time() + self._ahead_s) * 1000)
+        wall_s = self._stopped_s[0] if self._stopped_s else time.time()
+        return int((wall_s + self._ahead_s) * 1000)
 
     def confirmed_ms(self) -> int:
         return self.now_ms()
 
     def monotonic_s(self) -> float:
-        return time.monotonic() + self._ahead_s
+        return (self._stopped_s[1] if self._stopped_s else time.monotonic()) + self._ahead_s
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

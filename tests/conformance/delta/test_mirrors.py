@@ -17,6 +17,7 @@ async def claimed(lake: Lake, owner: str, engine: str = LOG, **more: object) -> 
 
 
 async def test_a_table_that_lags_is_claimed_by_one_owner_until_it_is_in_step(lake: Lake) -> None:
+    lake.clock.stop()
     await lake.create("t", "u", engines=(LOG, DUCK))
     await lake.create("quiet")
     assert await claimed(lake, "one") == ["t", "u"]
@@ -35,6 +36,7 @@ async def test_a_table_that_lags_is_claimed_by_one_owner_until_it_is_in_step(lak
 
 
 async def test_a_claim_can_be_for_the_tables_of_one_commit_and_is_bounded(lake: Lake) -> None:
+    lake.clock.stop()
     await lake.create(*"abcd", engines=(LOG,))
     assert await claimed(lake, "one", tables=["b", "c", "nobody"]) == ["b", "c"]
     assert await claimed(lake, "two", limit=1) == ["a"]
@@ -43,6 +45,7 @@ async def test_a_claim_can_be_for_the_tables_of_one_commit_and_is_bounded(lake: 
 
 
 async def test_a_lease_is_prolonged_by_its_owner_alone(lake: Lake) -> None:
+    lake.clock.stop()
     await lake.create("t", "u", engines=(LOG,))
     await claimed(lake, "one")
     lake.clock.advance(8)
@@ -55,6 +58,7 @@ async def test_a_lease_is_prolonged_by_its_owner_alone(lake: Lake) -> None:
 
 
 async def test_a_failure_waits_for_its_time_and_a_conflict_or_a_dead_one_for_a_person(lake: Lake) -> None:
+    lake.clock.stop()
     await lake.create("a", "b", "c", engines=(LOG,))
     await claimed(lake, "one")
     soon_ms = lake.clock.now_ms() + 5_000
@@ -109,6 +113,7 @@ async def test_a_dropped_table_is_mirrored_no_more(lake: Lake) -> None:
 
 
 async def test_many_mirrorers_never_get_the_same_table(lake: Lake) -> None:
+    lake.clock.stop()
     tables = [f"t{number:02d}" for number in range(30)]
     await lake.create(*tables, engines=(LOG,))
     got = await asyncio.gather(*(claimed(lake, f"owner-{number}", limit=4) for number in range(12)))

@@ -228,7 +228,8 @@ async def test_rows_need_no_lock_that_others_wait_for(site: Site) -> None:
 
 async def test_the_queries_of_the_guide_run_as_written(site: Site) -> None:
     await site.create("t", "u", engines=("delta_log", "duckdb"))
-    await site.rows.claim("delta_log", "me", 10)
+    # The lag is counted by the database, so the time of the store must be the real one.
+    await site.rows.claim("delta_log", "me", 600)
     await site.rows.mirrored("delta_log", "me", {"t": 0, "u": 0})
     await site.write("t", 1, add("a"))
     await site.rows.log_errors(
@@ -250,7 +251,7 @@ async def test_the_queries_of_the_guide_run_as_written(site: Site) -> None:
         ("u", "duckdb"),
     ]
     (synced,) = [row for row in lagging if row["lag_sec"] is not None]
-    assert synced["mirror_engine"] == "delta_log" and 0 <= synced["lag_sec"].total_seconds() < 60
+    assert synced["mirror_engine"] == "delta_log" and 0 <= synced["lag_sec"].total_seconds() < PATIENCE_S
 
 
 async def test_a_schema_of_the_release_before_gets_the_tables_and_keeps_its_cells(postgres: LazyPostgres) -> None:

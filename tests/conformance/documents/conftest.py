@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from lakepact.kernel.ports import DocumentStore
+from lakepact.stores import files_disk
 from tests.support.running import pytest_pyfunc_call  # noqa: F401  a hook: it runs the async tests here
 from tests.support.stores import KINDS, Place, opened_documents, place_for
+from tests.support.waiting import PATIENCE_S
+
+
+@pytest.fixture(autouse=True)
+def patient_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a writer of files wait for its lock: a slow holder is not a stuck one."""
+    monkeypatch.setattr(files_disk, "_LOCK_WAIT_S", PATIENCE_S)
 
 
 @pytest.fixture(params=KINDS)

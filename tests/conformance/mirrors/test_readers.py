@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import shutil
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from lakepact.mirrors import Mirrors
 from lakepact.mirrors.duckdb_engine import FILE
 from tests.conformance.mirrors.lake import Inline, Lake
 from tests.support.postgres import LazyPostgres
+from tests.support.waiting import PATIENCE_S
 
 COMMITS = 400 if os.environ.get("LAKEPACT_LONG") == "1" else 40
 TABLES = ("a", "b", "c")
@@ -46,14 +48,18 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, postgres: LazyPostgres)
     return Lake.opened(tmp_path, url, ("delta_log", "duckdb"))
 
 
-async def write(lake: Lake) -> None:
-    """Every commit replaces what is in all tables by its own number."""
+async def write(lake: Lake, is_seen: Callable[[int], bool]) -> None:
+    """Every commit replaces what is in all tables by its own number. Now and then it waits until that is seen."""
     for number in range(1, COMMITS + 1):
         changes: dict[str, list[Any]] = {}
         for name in TABLES:
             new = await lake.files(name, pa.table({"n": [number]}, NUMBERS))
             changes[name] = [*await lake.remove_all(name), *new]
         await lake.catalog.commit_delta(lake.call("commitTransaction"), _commits(changes))
+        if number % (COMMITS // 5) == 0:
+            async with asyncio.timeout(PATIENCE_S):
+                while not is_seen(number):
+                    await asyncio.sleep(0.01)
 
 
 def _commits(changes: dict[str, list[Any]]) -> list[Any]:
@@ -90,9 +96,9 @@ async def test_no_reader_sees_half_of_a_transaction(lake: Lake, tmp_path: Path) 
     lake.watch = ManyServers(servers)
     lake.catalog = lake.open_catalog()
     await servers[0].turn()
-    writing = asyncio.create_task(write(lake))
     cuts: list[set[tuple[int, ...]]] = []
     files: list[set[tuple[int, ...]]] = []
+    writing = asyncio.create_task(write(lake, lambda number: {(number,)} in cuts and {(number,)} in files))
     while not writing.done():
         cuts.append(await asyncio.to_thread(by_manifest, lake.folder))
         files.append(await asyncio.to_thread(by_duckdb, lake.folder, tmp_path / "copy.duckdb"))

@@ -19,7 +19,7 @@ from lakepact.mirrors import Outcome
 from lakepact.mirrors import lake as lakes
 from lakepact.mirrors.duckdb_engine import FILE
 from tests.conformance.mirrors.lake import Lake
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until_async
 
 IDS = pa.schema([("id", pa.int64())])
 
@@ -46,7 +46,12 @@ async def test_a_mirror_that_failed_is_tried_again_in_the_background(lake: Lake)
         lake.blobs.fail = lambda name: StoreUnavailable("not now")
         [file] = await lake.files("a", ids(1))
         await lake.commit(a=[file])
-        assert (await lake.status("a")).state is MirrorState.RETRYING
+
+        async def is_retrying() -> bool:
+            return (await lake.status("a")).state is MirrorState.RETRYING
+
+        # The commit leaves the table to the background if that is at it.
+        await wait_until_async(is_retrying)
         lake.blobs.fail = lambda name: None
         await in_step(lake, "a")
     finally:
@@ -56,6 +61,7 @@ async def test_a_mirror_that_failed_is_tried_again_in_the_background(lake: Lake)
 
 async def test_what_a_dead_process_held_is_taken_over_when_its_lease_ends(lake: Lake) -> None:
     table_id = await lake.create("a", IDS)
+    lake.clock.stop()
     assert await lake.rows.claim("delta_log", "the dead one", 20.0)
     await lake.mirrors().turn()
     assert (await lake.status("a")).mirrored_version == -1, "it may be alive"
@@ -84,11 +90,18 @@ async def test_a_commit_that_finds_its_table_taken_is_not_forgotten(lake: Lake) 
     lake.blobs.put = slow  # type: ignore[method-assign]
     first = asyncio.create_task(lake.append(a=ids(1)))
     await inside.wait()
-    lake.watch.mirrors = other
+    left = asyncio.Event()
+
+    async def committed(transaction: Transaction) -> None:
+        await other.after_commit(transaction)
+        left.set()
+
+    lake.watch.committed = committed  # type: ignore[method-assign]
     [file] = await lake.files("a", ids(2))
     await lake.catalog.commit_delta(lake.call("commitTransaction"), [DeltaCommit(Identifier(("db",), "a"), (file,))])
     # The other one has come, found the table taken, and gone.
-    await asyncio.sleep(0.2)
+    async with asyncio.timeout(PATIENCE_S):
+        await left.wait()
     go_on.set()
     await first
     await lake.tasks.drain()

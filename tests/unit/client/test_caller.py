@@ -165,6 +165,8 @@ def test_time_limit_bounds_attempts_pauses_and_answers() -> None:
     with pytest.raises(Unavailable):
         caller(script, machine).within(5.0).change("POST", "a", key="k")
     assert script.timeouts == [5.0, 3.0, 1.0], "each attempt is waited for as long as time is left"
+    sent = [one.headers["X-Lakepact-Timeout-Ms"] for one in script.sent]
+    assert sent == ["5000", "3000", "1000"], "and the server learns of it"
     assert machine.pauses == [2.0, 2.0]
 
 
@@ -190,3 +192,29 @@ def test_answer_that_does_not_come_in_time_is_an_unknown_outcome() -> None:
         finally:
             transport.close()
     assert raised.value.transaction_id == "k"
+
+
+def test_a_token_that_cannot_be_fetched_says_nothing_about_an_earlier_attempt() -> None:
+    script = Script([LOST, OK])
+    calls = caller(script)
+    calls._tokens = TokensForOneAttempt()
+    with pytest.raises(Unknown) as unknown:
+        calls.change("POST", "a")
+    assert "Nothing happened" not in str(unknown.value)
+    assert len(script.sent) == 1
+
+
+class TokensForOneAttempt:
+    """An issuer that is away after the first token."""
+
+    def __init__(self) -> None:
+        self._given = False
+
+    def current(self) -> str:
+        if self._given:
+            raise Unavailable("the issuer did not answer. Nothing happened; try again later")
+        self._given = True
+        return "t"
+
+    def newer_than(self, token: str) -> str | None:
+        return None

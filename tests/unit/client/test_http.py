@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from lakepact.client.http import HttpTransport, Lost, NotSent
+from tests.support.ports import refusing_port
+from tests.support.waiting import PATIENCE_S
 
 BODY = b'{"results": []}'
 WITH_LENGTH = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n" + BODY
@@ -38,10 +40,10 @@ def answering(answers: list[bytes]) -> Iterator[HttpTransport]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=serve, daemon=True)
         server.start()
-        transport = HttpTransport(f"http://127.0.0.1:{listener.getsockname()[1]}", answer_s=10)
+        transport = HttpTransport(f"http://127.0.0.1:{listener.getsockname()[1]}", answer_s=PATIENCE_S)
         yield transport
         transport.close()
-        server.join(10)
+        server.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize("answer", [WITH_LENGTH, IN_CHUNKS], ids=["with-length", "in-chunks"])
@@ -92,8 +94,10 @@ def test_a_server_that_speaks_no_tls_will_not_learn_it() -> None:
         transport = HttpTransport(f"https://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(NotSent, match="its address begins with http://") as caught:
             transport.exchange("GET", "/", {}, None)
-        server.join(10)
+        server.join(PATIENCE_S)
     assert caught.value.for_good
-    with pytest.raises(NotSent, match="Connection refused; is a server running there") as caught:
-        transport.exchange("GET", "/", {}, None)
+    with refusing_port() as port:
+        transport = HttpTransport(f"https://127.0.0.1:{port}")
+        with pytest.raises(NotSent, match="Connection refused; is a server running there") as caught:
+            transport.exchange("GET", "/", {}, None)
     assert not caught.value.for_good

@@ -16,7 +16,7 @@ from tests.unit.client.script import Script, document, lake, transaction
 ID = "019a0000-0000-7000-8000-000000000001"
 
 
-def metadata(*log: tuple[int, int], kept: tuple[int, ...] | None = None) -> dict[str, Any]:
+def metadata(*log: tuple[int, int], retained: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Table metadata whose snapshot log has these pairs of time and snapshot."""
     snapshots = [{"snapshot-id": number, "timestamp-ms": at, "schema-id": 0} for at, number in log]
     return {
@@ -26,7 +26,7 @@ def metadata(*log: tuple[int, int], kept: tuple[int, ...] | None = None) -> dict
         "current-schema-id": 1,
         "schemas": [{"schema-id": 0, "fields": []}, {"schema-id": 1, "fields": []}],
         "refs": {"main": {"type": "branch", "snapshot-id": log[-1][1] if log else None}},
-        "snapshots": [one for one in snapshots if kept is None or one["snapshot-id"] in kept],
+        "snapshots": [one for one in snapshots if retained is None or one["snapshot-id"] in retained],
         "snapshot-log": [{"timestamp-ms": at, "snapshot-id": number} for at, number in log],
     }
 
@@ -104,7 +104,7 @@ def test_a_time_before_the_first_snapshot_is_refused() -> None:
 
 def test_a_snapshot_that_has_expired_is_refused() -> None:
     with pytest.raises(ValueError, match=r"snapshot 1, current at .*, has expired"):
-        snapshot_at("sales.a", metadata((1_000, 1), (2_000, 2), kept=(2,)), datetime.fromtimestamp(1.5, UTC))
+        snapshot_at("sales.a", metadata((1_000, 1), (2_000, 2), retained=(2,)), datetime.fromtimestamp(1.5, UTC))
 
 
 def test_a_time_without_a_zone_is_refused_before_anything_is_sent() -> None:

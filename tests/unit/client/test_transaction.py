@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from lakepact.client import BadRequest, Conflict, Lake, Transaction, TransactionClosed, Unavailable, Unknown
+from lakepact.client import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Lake,
+    Transaction,
+    TransactionClosed,
+    Unavailable,
+    Unknown,
+)
 from lakepact.client.http import Answer
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.script import (
     BUSY,
     LOST,
@@ -177,6 +187,69 @@ def test_what_nobody_can_say_is_unknown_and_never_aborted() -> None:
     assert "abort" not in room.steps
 
 
+UNAUTHORIZED = refusal(401, "NotAuthorizedException", "the token has expired")
+FORBIDDEN = refusal(403, "ForbiddenException", "ann may not commit")
+NO_TRANSACTION = refusal(404, "NoSuchTransactionException", "no such transaction")
+TAKEN = refusal(409, "AlreadyExistsException", "a.t exists")
+
+
+def unsettled(*settling: Reply | str) -> tuple[Room, Transaction]:
+    """A transaction whose commit had no answer; these are the answers to the commits that settle it."""
+    room = Room(*[LOST] * 8, *settling)
+    tx = room.lake.transaction().begin()
+    with pytest.raises(Unknown):
+        tx.commit()
+    return room, tx
+
+
+@pytest.mark.parametrize("answer", [BUSY, NOT_SENT, UNAUTHORIZED, FORBIDDEN, NO_TRANSACTION, TAKEN])
+def test_an_unknown_commit_stays_unknown_whatever_its_repetition_meets(answer: Reply) -> None:
+    room, tx = unsettled(*[answer] * 8)
+    with pytest.raises(Unknown) as raised:
+        tx.settle()
+    assert raised.value.transaction_id == tx.id
+    assert "othing happened" not in str(raised.value)
+    assert tx.outcome == "unknown"
+    room.commits = [DONE]
+    assert [one.identifier for one in tx.settle()] == [("a", "t")]
+    assert tx.outcome == "committed"
+
+
+@pytest.mark.parametrize("state", ["prepared", "retryable"])
+def test_an_unknown_commit_stays_unknown_while_its_transaction_has_not_ended(state: str) -> None:
+    room, tx = unsettled(refusal(400, "BadRequestException"))
+    room.state = state
+    with pytest.raises(Unknown):
+        tx.settle()
+    assert tx.outcome == "unknown"
+
+
+@pytest.mark.parametrize("answer", [TAKEN, refusal(400, "BadRequestException")])
+def test_a_refused_repetition_of_an_applied_commit_returns_what_was_published(answer: Reply) -> None:
+    room, tx = unsettled(answer)
+    room.state = "committed"
+    assert [one.identifier for one in tx.settle()] == [("a", "t")]
+    assert tx.outcome == "committed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "error"),
+    [
+        (CONFLICT, "failed", Conflict),
+        (TAKEN, "failed", AlreadyExists),
+        (refusal(400, "BadRequestException"), "aborted", TransactionClosed),
+    ],
+)
+def test_an_unknown_commit_is_refused_once_the_server_proves_that_nothing_was_applied(
+    answer: Reply, state: str, error: type[Exception]
+) -> None:
+    room, tx = unsettled(answer)
+    room.state = state
+    with pytest.raises(error):
+        tx.settle()
+    assert tx.outcome == state
+
+
 def test_a_commit_that_was_never_heard_may_be_called_again() -> None:
     room = Room(*[NOT_SENT] * 8, DONE)
     tx = room.lake.transaction().begin()
@@ -226,7 +299,7 @@ def test_a_block_is_renewed_while_it_runs_and_no_longer() -> None:
         return answer(sent)
 
     room.script.reply = reply
-    room.run(lambda tx: None if beats.wait(10) else pytest.fail("it was not renewed"))
+    room.run(lambda tx: None if beats.wait(PATIENCE_S) else pytest.fail("it was not renewed"))
 
 
 def test_renewal_ends_when_there_is_nothing_to_renew() -> None:
@@ -240,7 +313,7 @@ def test_renewal_ends_when_there_is_nothing_to_renew() -> None:
     def until_it_gives_up(tx: Transaction) -> None:
         for thread in threading.enumerate():
             if thread.name.startswith("lakepact-renew"):
-                thread.join(10)
+                thread.join(PATIENCE_S)
         assert not renewers()
 
     room.run(until_it_gives_up)
@@ -272,10 +345,12 @@ def test_run_gives_up_with_the_conflict_after_its_last_attempt() -> None:
 
 
 def test_run_repeats_conflicts_and_nothing_else() -> None:
-    room = Room(*[LOST] * 20)
+    room = Room(*[LOST] * 100)
     with pytest.raises(Unknown):
         room.lake.run(lambda tx: None)
     assert len(room.begun) == 1
+    # One commit, and five that settle it, of eight attempts each.
+    assert room.steps.count("commit") == 48
     room = Room()
     with pytest.raises(BadRequest):
         room.lake.run(lambda tx: _raise(BadRequest("no")))

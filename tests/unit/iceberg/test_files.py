@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,30 @@ def test_every_codec_is_read(table: Any, codec: str) -> None:
     assert list(files_in(_recoded(data, codec), where)) == plain
 
 
+@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
+def test_a_small_block_that_becomes_huge_is_refused(codec: str) -> None:
+    from lakepact.iceberg.avro import _MOST_BLOCK_BYTES, _decompressed
+
+    huge = bytes(_MOST_BLOCK_BYTES + 1)
+    with pytest.raises(Unreadable, match="has a block of more than"):
+        _decompressed(codec, _compressed(codec, huge), "a manifest")
+    assert _decompressed(codec, _compressed(codec, huge[:-1]), "a manifest") == huge[:-1]
+
+
+def _compressed(codec: str, block: bytes) -> bytes:
+    match codec:
+        case "deflate":
+            return zlib.compress(block)[2:-4]
+        case "zstandard":
+            return bytes(pa.compress(block, codec="zstd", asbytes=True))
+        case "snappy":
+            return bytes(pa.compress(block, codec="snappy", asbytes=True)) + zlib.crc32(block).to_bytes(4, "big")
+        case _:
+            return block
+
+
 def _recoded(data: bytes, codec: str) -> bytes:
     """The same blocks under another codec."""
-    import zlib
-
     from lakepact.iceberg.avro import _bytes, _decompressed, _long, _read_header
 
     about, position = _read_header(data, 4)
@@ -82,13 +103,7 @@ def _recoded(data: bytes, codec: str) -> bytes:
         count, position = _long(data, position)
         block, position = _bytes(data, position)
         block = _decompressed(about["avro.codec"].decode(), block, "test")
-        match codec:
-            case "deflate":
-                block = zlib.compress(block)[2:-4]
-            case "zstandard":
-                block = pa.compress(block, codec="zstd", asbytes=True)
-            case "snappy":
-                block = pa.compress(block, codec="snappy", asbytes=True) + zlib.crc32(block).to_bytes(4, "big")
+        block = _compressed(codec, block)
         out.write(_zigzag(count) + _zigzag(len(block)) + block + sync)
         position += 16
     return out.getvalue()

@@ -41,7 +41,7 @@ class Machine(HandClock):
         return self.at_ms + self.off_ms
 
 
-# --- a store with a clock of its own ---
+# --- a store that has a clock ---
 
 
 @pytest.mark.parametrize("off_ms", WRONG)
@@ -139,7 +139,7 @@ def test_a_clock_behind_the_watermark_after_a_restart_does_not_set_time_back() -
     assert (made.time_ms, made.confirmed, made.watermark) == (NOW_MS, False, None)
 
 
-def test_a_clock_that_was_set_for_good_counts_once_nobody_has_confirmed_the_old_time_for_long() -> None:
+def test_a_clock_that_was_set_for_good_counts_once_the_old_time_was_not_confirmed_for_long() -> None:
     mark = confirmed(NOW_MS, up(0))
     evidence = Evidence(NOW_MS + 2 * DAY_MS, up(GRACE_MS), watermark=mark, disputed_ms=GRACE_MS)
     assert judge(evidence).confirmed
@@ -176,3 +176,12 @@ def test_the_confirmed_time_is_never_ahead_of_either_clock() -> None:
     for off_ms in (-200_000, 200_000):
         machine.off_ms = off_ms
         assert clock.confirmed_ms() == START_MS + min(off_ms, 0)
+
+
+def test_time_that_passes_while_the_evidence_is_judged_is_confirmed_with_it() -> None:
+    machine = Machine()
+    clock = TrustedClock(machine)
+    clock_ms, read_s = clock.machine_ms(), clock.monotonic_s()
+    machine.pass_s(7)
+    clock.follow(judge(Evidence(clock_ms, up(0))), read_s)
+    assert clock.confirmed_ms() == START_MS + 7_000

@@ -8,6 +8,7 @@ import pytest
 
 from lakepact import pipelines as dp
 from lakepact.pipelines.drawing import svg, text
+from lakepact.pipelines.expectations import Function
 from lakepact.pipelines.graph import Graph
 
 
@@ -107,6 +108,36 @@ def test_a_parameter_takes_the_input_it_is_named_after() -> None:
     assert steps["a.declared"].flows[0].parameters == {"mapped": "a.mapped"}
 
 
+def test_parameters_of_a_check_are_bound_by_name_and_not_by_position() -> None:
+    with dp.Pipeline("checks", namespace="a") as pipeline:
+        dp.table(name="orders", sql="SELECT 1 AS id")
+        dp.table(name="customers", sql="SELECT 1 AS id")
+
+        @dp.check("orders")
+        def known(customers: Any, orders: Any) -> bool:
+            return True
+
+    [check] = pipeline.graph().steps["a.orders"].cross_checks
+    assert isinstance(check, Function)
+    assert (check.own, check.others) == (("orders",), (("customers", "a.customers"),))
+
+
+def test_with_a_namespace_an_unknown_parameter_of_a_check_is_an_external_table() -> None:
+    with dp.Pipeline("checks", namespace="a") as pipeline:
+        dp.table(name="orders", sql="SELECT 1 AS id")
+
+        @dp.check("orders")
+        def right(x: Any) -> bool:
+            return True
+
+    graph = pipeline.graph()
+    [check] = graph.steps["a.orders"].cross_checks
+    assert isinstance(check, Function)
+    assert (check.own, check.others) == ((), (("x", "a.x"),))
+    # The run refuses it unless there is such a table.
+    assert graph.externals == ("a.x",)
+
+
 def test_a_table_may_read_what_it_was_before() -> None:
     with dp.Pipeline("itself") as pipeline:
 
@@ -190,6 +221,19 @@ def test_names_that_lead_nowhere_are_refused() -> None:
             return True
 
     with pytest.raises(dp.InvalidPipeline, match=r"check right is of a\.nothing"):
+        pipeline.graph()
+
+
+def test_a_parameter_of_a_check_that_is_no_dataset_is_refused_with_the_fix() -> None:
+    with dp.Pipeline("checks") as pipeline:
+        dp.table(name="a.orders", sql="SELECT 1 AS id")
+
+        @dp.check("a.orders")
+        def right(x: Any) -> bool:
+            return True
+
+    why = r"check right of a\.orders has a parameter x, which is no dataset of this pipeline\..* call it orders"
+    with pytest.raises(dp.InvalidPipeline, match=why):
         pipeline.graph()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lakepact import pipelines as dp
 from lakepact.pipelines.projects.checkpoints import Generations
+from lakepact.pipelines.projects.driver import failed
 from lakepact.pipelines.projects.project import read_project
 
 
@@ -55,3 +56,19 @@ def test_checkpoints_of_a_run_count_once_it_is_committed() -> None:
     assert Generations.from_json(first.after("t2")) == Generations("t2", "t1")
     with pytest.raises(dp.RunFailed, match="format 9"):
         Generations.from_json({"format": 9})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RESTException: Error occurred while processing POST request", (False, True)),
+        ("org.apache.iceberg.exceptions.ServiceUnavailableException: held", (False, True)),
+        ("CommitFailedException: shop.orders changed", (True, False)),
+        ("AnalysisException: TABLE_OR_VIEW_NOT_FOUND", (False, False)),
+    ],
+)
+def test_a_project_is_repeated_after_conflicts_and_outages_only(text: str, expected: tuple[bool, bool]) -> None:
+    outcome = failed(text)
+    assert (outcome.conflict, outcome.outage) == expected
+    refused = failed(text, invalid=True)
+    assert not refused.conflict and not refused.outage

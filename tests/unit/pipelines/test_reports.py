@@ -29,9 +29,9 @@ def shop() -> Report:
 
 def test_a_run_that_failed_names_the_checks_it_did_not_come_to_and_claims_nothing_about_what_it_read() -> None:
     report = shop()
-    report.stage_done("new_orders", StageResult("new_orders", None, "view", 0.1, Figures()))
-    report.stage_begun("shop.facts")
-    report.stage_failed("shop.facts")
+    report.on_event("new_orders", "done", StageResult("new_orders", None, "view", 0.1, Figures()))
+    report.on_event("shop.facts", "begun", None)
+    report.on_event("shop.facts", "failed", None)
     unmet = CheckResult("shop.facts", "positive", "condition", Status.FAILED, "fail", 5, 2, 0.0, "2 rows")
     told = report.document("failed", [unmet], None, ValueError("no"), samples=True)
     assert "inputs" not in told

@@ -45,6 +45,6 @@ def test_a_new_connection_is_refused_if_all_are_busy() -> None:
 
 
 @pytest.mark.parametrize("files", [16, 256, 1_024, 4_096, 1_048_576])
-def test_there_is_always_room_for_other_files(files: int) -> None:
+def test_other_files_always_have_room(files: int) -> None:
     assert files - connections_within(files) >= min(512, files // 2)
     assert connections_within(files) + backlog_within(files) < files

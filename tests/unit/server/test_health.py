@@ -17,6 +17,7 @@ from lakepact.server.health import Draining, Health
 from lakepact.server.http import Response
 from lakepact.server.metrics import Metrics
 from lakepact.stores import open_store
+from tests.support.waiting import PATIENCE_S
 from tests.unit.server.test_http import request
 
 
@@ -33,14 +34,14 @@ class Reads:
         raise AssertionError("unreachable")
 
 
-def health(store: Any, draining: Draining | None = None) -> Health:
+def health(store: Any, draining: Draining | None = None, read_within_s: float = PATIENCE_S) -> Health:
     return Health(
         store,
         store_kind="memory",
         warehouses=["main", "sales"],
         metrics=Metrics(),
         draining=draining or Draining(),
-        read_within_s=0.01,
+        read_within_s=read_within_s,
     )
 
 
@@ -67,7 +68,7 @@ async def test_a_server_whose_store_answers_is_ready() -> None:
 
 async def test_a_server_whose_store_does_not_answer_lives_but_is_not_ready() -> None:
     for error, reason in ((None, "did not answer within 0.01 s"), (StoreUnavailable("hush"), "store-unavailable")):
-        found = health(Reads(error))
+        found = health(Reads(error), read_within_s=0.01 if error is None else PATIENCE_S)
         answer = await ask(found, "/readyz")
         assert answer.status == 503
         assert reason in json.loads(answer.body)["reason"]
@@ -95,6 +96,7 @@ async def test_a_scrape_says_how_quickly_the_store_reads() -> None:
         [line] = [line for line in answer.body.splitlines() if line.startswith(b"lakepact_store_read_seconds ")]
         return float(line.split()[1])
 
-    assert 0 < seconds(await ask(health(await opened()), "/metrics")) < 60
+    assert 0 < seconds(await ask(health(await opened()), "/metrics")) < PATIENCE_S
     for error in (None, StoreUnavailable("hush")):
-        assert seconds(await ask(health(Reads(error)), "/metrics")) == math.inf
+        found = health(Reads(error), read_within_s=0.01 if error is None else PATIENCE_S)
+        assert seconds(await ask(found, "/metrics")) == math.inf

@@ -53,9 +53,9 @@ def test_a_reader_that_stalls_blocks_no_caller_and_the_lost_lines_are_counted(pi
     assert writer.dropped >= 1_000 - 64 - 100 - 8
     assert not writer.flush(0.01)
     assert sum(counted) == writer.dropped
-    kept = 1_000 - writer.dropped
+    written = 1_000 - writer.dropped
     data = b""
-    while data.count(line) < kept:
+    while data.count(line) < written:
         data += os.read(pipe[0], 65_536)
     assert writer.flush(WITHIN_S)
     writer.write(b'{"event": "later"}\n')

@@ -19,6 +19,7 @@ from lakepact.server import tls
 from lakepact.server.tls import Certificate
 from lakepact.settings import Settings
 from tests.support.certificates import loopback_certificate
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_a_running_server_sees_new_files_by_itself(
             # As it is done where files are mounted: the name leads to another file.
             old.unlink()
             old.symlink_to(new)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while certificate.chain != others[0].read_bytes():
                 await asyncio.sleep(0.01)
         watching.cancel()

@@ -8,7 +8,7 @@ import time
 from lakepact.server.watchdog import LongestPause, Watchdog
 
 
-def test_the_longest_pause_is_forgotten_after_two_windows() -> None:
+def test_the_longest_pause_is_forgotten_after_two_periods() -> None:
     pauses = LongestPause(60.0)
     assert pauses.add(0.5, 1_000.0) == 0.5
     assert pauses.add(3.0, 1_030.0) == 3.0

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lakepact.client import Conflict
+from lakepact.client import Conflict, Unavailable
 from lakepact.errors import InvalidRequest
 from lakepact.spark import TransactionUnfit, UnsupportedFormat
-from lakepact.spark.errors import conflict_in
+from lakepact.spark.errors import conflict_in, is_outage, root_message
 from lakepact.spark.names import full_name
 from lakepact.spark.statements import Fitness
 from lakepact.spark.writers import Write, check_format
@@ -88,6 +88,9 @@ class Thrown:
     def getName(self) -> str:
         return self._kind
 
+    def getSimpleName(self) -> str:
+        return self._kind.rpartition(".")[2]
+
     def getMessage(self) -> str:
         return self._message
 
@@ -121,3 +124,34 @@ def test_a_conflict_in_a_statement_has_one_name() -> None:
     with pytest.raises(Conflict, match="orders has moved") as caught:
         Fitness("0198").guard("INSERT", lambda: fail(thrown))
     assert caught.value.__cause__ is thrown
+
+
+def test_a_refused_connection_inside_an_exception_of_spark_is_an_outage() -> None:
+    refused = Thrown("java.net.ConnectException", "Connection refused")
+    wrapped = Thrown("org.apache.spark.SparkException", "Job aborted", refused)
+    unfit = TransactionUnfit("0198", "INSERT")
+    unfit.__cause__ = FromJava(wrapped)
+    for error in (Unavailable("x"), FromJava(refused), FromJava(wrapped), unfit):
+        assert is_outage(error)
+
+
+def test_a_statement_that_is_wrong_is_no_outage() -> None:
+    wrong = Thrown("org.apache.spark.sql.AnalysisException", "TABLE_OR_VIEW_NOT_FOUND")
+    for error in (FromJava(wrong), FromJava(Thrown("org.apache.spark.SparkException", "Job aborted", wrong))):
+        assert not is_outage(error)
+    assert not is_outage(ValueError("no"))
+
+
+def test_a_nested_java_exception_is_one_line_that_names_its_innermost_cause() -> None:
+    stack = "\n".join(f"\tat org.apache.spark.Stage{number}.run(Stage.scala:{number})" for number in range(300))
+    refused = Thrown("java.net.ConnectException", f"Connection refused\n{stack}")
+    job = Thrown("org.apache.spark.SparkException", f"Job aborted\n{stack}", refused)
+    assert root_message(FromJava(job)) == "ConnectException: Connection refused"
+    silent = Thrown("java.lang.RuntimeException", "", Thrown("java.lang.Error", "  "))
+    assert root_message(FromJava(Thrown("a.b.Outer", f"outer\n{stack}", silent))) == "Outer: outer"
+
+
+def test_an_error_of_a_python_worker_is_the_last_line_of_its_traceback() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "udf.py", line 1, in f\nValueError: no such day\n'
+    worker = Thrown("org.apache.spark.api.python.PythonException", f"{traceback}\n\tat org.apache.spark.Run.run(R:1)")
+    assert root_message(FromJava(Thrown("a.SparkException", "Job aborted", worker))) == "ValueError: no such day"

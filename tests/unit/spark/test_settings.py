@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakepact.errors import InvalidSetting
 from lakepact.spark import conf, configure, session
+from lakepact.spark.jobs.sessions import plain_session
 from lakepact.spark.settings import CatalogSettings, catalog_settings, chosen_catalog, rest_catalogs
 
 URI = "http://localhost:8181"
@@ -96,3 +102,40 @@ def test_a_session_refuses_settings_that_spark_would_ignore() -> None:
 def test_a_token_and_a_credential_together_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="both a token and a credential"):
         conf("http://x", token="t", credential="a:b", spark_version="4.1.1")
+
+
+class NotStarted(Exception):
+    """Raised where Spark would start its JVM."""
+
+
+def workers_python(monkeypatch: pytest.MonkeyPatch, start: Callable[[], object], python: str | None) -> str | None:
+    """The `PYSPARK_PYTHON` that Spark would start with, if it was `python` before."""
+
+    def get_or_create(builder: Any) -> SparkSession:
+        raise NotStarted
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", get_or_create)
+    with mock.patch.dict(os.environ):
+        os.environ.pop("PYSPARK_PYTHON", None)
+        if python is not None:
+            os.environ["PYSPARK_PYTHON"] = python
+        with pytest.raises(NotStarted):
+            start()
+        return os.environ.get("PYSPARK_PYTHON")
+
+
+def start_session(master: str) -> object:
+    return session(master, uri=URI)
+
+
+def start_plain_session(master: str) -> object:
+    return plain_session(master, "test", {}).__enter__()
+
+
+@pytest.mark.parametrize("start", [start_session, start_plain_session])
+def test_python_workers_of_a_local_master_run_this_python_unless_another_is_set(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[str], object]
+) -> None:
+    assert workers_python(monkeypatch, lambda: start("local[1]"), None) == sys.executable
+    assert workers_python(monkeypatch, lambda: start("local[1]"), "/opt/python") == "/opt/python"
+    assert workers_python(monkeypatch, lambda: start("spark://elsewhere:7077"), None) is None

@@ -24,6 +24,7 @@ from tests.support import azurite
 from tests.support.azurite import ACCOUNT, Azurite
 from tests.support.certificates import loopback_certificate
 from tests.support.http_stub import Asked, Stub, answering
+from tests.support.waiting import PATIENCE_S
 
 KEY = DelegationKey(
     "11111111-2222-3333-4444-555555555555",
@@ -133,7 +134,7 @@ def blob(storage: tuple[Azurite, Path]) -> Callable[..., int]:
         headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": "2020-12-06"}
         request = urllib.request.Request(f"{server.endpoint}/lake/{name}?{sas}", body, headers, method=method)
         try:
-            with urllib.request.build_opener(*handlers).open(request, timeout=20) as answer:
+            with urllib.request.build_opener(*handlers).open(request, timeout=PATIENCE_S) as answer:
                 status: int = answer.status
                 return status
         except urllib.error.HTTPError as error:
